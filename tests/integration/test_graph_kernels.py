@@ -9,6 +9,7 @@ import pytest
 
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.graphs.examples import graph_task
+from coding_framework.data.graphs.pieces import pieces_of
 from coding_framework.types import Status
 
 pytestmark = pytest.mark.integration
@@ -42,4 +43,16 @@ async def test_what_is_easily_wrong_is_right(
     assert made is not None
     assert re.search(has, made[1].code), "the grammar draws another graph: choose another number"
     verdict = await emulator_pool.judge(made[0], made[1].code)
+    assert verdict.status is Status.CORRECT, verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("number", "has"),
+    [(1, r"left\[16\]\[65\]"), (1, "finish1<<<"), (3, "atomicAdd"), (23, r"const bool\*")],
+    ids=["in_tiles", "by_many_blocks", "atomic", "of_booleans"],
+)
+async def test_a_piece_is_right(emulator_pool: JudgePool, number: int, has: str) -> None:
+    made = [(task, kernel) for task, kernel in pieces_of(number) if re.search(has, kernel.code)]
+    assert made, "the numbers draw other pieces: choose another number"
+    verdict = await emulator_pool.judge(made[0][0], made[0][1].code)
     assert verdict.status is Status.CORRECT, verdict.reason

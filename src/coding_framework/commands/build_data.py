@@ -7,6 +7,7 @@ judged, and the sets of examples built from it. A command that was killed goes o
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections import Counter
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from coding_framework.agents.prompts import ANSWER_TOKENS
+from coding_framework.agents.prompts.contract import contract_of
 from coding_framework.commands.options import TaskSelection
 from coding_framework.data.audit import AuditReport, audit_split, outside_overlap
 from coding_framework.data.example_store import ExampleStore, read_training_examples
@@ -37,6 +39,7 @@ from coding_framework.data.mixture import (
 from coding_framework.data.modules.catalog import spare_drafts
 from coding_framework.data.modules.examples import module_jobs, module_pairs
 from coding_framework.data.modules.kernels import MOST_CHARACTERS
+from coding_framework.data.modules.kernels.choices import with_choices
 from coding_framework.data.modules.pool import wider_drafts
 from coding_framework.data.modules.receipts import module_receipts
 from coding_framework.data.modules.records import ModuleDraft
@@ -64,7 +67,15 @@ from coding_framework.data.synthesis.receipts import (
 from coding_framework.errors import UsageError
 from coding_framework.paths import cache_dir, write_atomic, write_json_atomic
 from coding_framework.run.judged import judge_jobs
-from coding_framework.types import BackendChoice, Record, Role, Split, Task, TaskScope
+from coding_framework.types import (
+    BackendChoice,
+    Record,
+    Role,
+    Split,
+    Task,
+    TaskScope,
+    TrainingExample,
+)
 
 EXAMPLES_NAME = "examples.jsonl"
 FENCE_TOKENS = 16
@@ -305,9 +316,23 @@ def build_mixture(
             "them on a GPU (docs/modules.md)"
         )
     folder = output or datasets_dir() / "mixture"
-    ExampleStore.write(folder / EXAMPLES_NAME, mixture.examples(wanted.seed)).close()
+    examples = map(_with_choices, mixture.examples(wanted.seed))
+    ExampleStore.write(folder / EXAMPLES_NAME, examples).close()
     write_json_atomic(folder / "manifest.json", found.model_dump())
     return found
+
+
+def _with_choices(example: TrainingExample) -> TrainingExample:
+    """With what its products were chosen by, where it has any."""
+    if "__launch_bounds__" not in example.code:
+        return example
+    shapes = {
+        name: [int(extent) for extent in dims.split(", ")]
+        for name, dims in re.findall(
+            r"Tensor (\w+)\[([^\]]+)\]", contract_of(example.task).signature
+        )
+    }
+    return example.model_copy(update={"code": with_choices(example.code, shapes)})
 
 
 def _fits(model: Path | None, answer_tokens: int) -> Callable[[str], bool]:

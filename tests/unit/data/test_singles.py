@@ -51,3 +51,36 @@ def test_a_number_that_the_module_is_given_is_an_argument_of_the_kernel() -> Non
     assert told
     assert all(", float n) {" in code or ".size(" in code for code in told)
     assert all("<q>" not in code for code in found.values())
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, str]:
+    """Of the singles of the first numbers: what PyTorch says -> their kernels."""
+    return {
+        task.reference[task.reference.index("def forward") :]: kernel.code
+        for n in range(120)
+        for task, kernel in pieces_of(n)
+        if task.name.startswith("single")
+    }
+
+
+def test_products_are_made_in_tiles_and_few_results_by_many_blocks(kernels: dict[str, str]) -> None:
+    tiled = [code for code in kernels.values() if "__shared__ float left[16][65]" in code]
+    shared = [code for code in kernels.values() if "finish1<<<" in code]
+    assert len(tiled) >= 6
+    assert all("for (int k" not in code for code in tiled), "k may be a size"
+    assert len(shared) >= 4
+    assert all(code.count("__global__") >= 2 for code in shared)
+
+
+def test_rows_are_added_by_atomics_to_zeros_or_to_their_own(kernels: dict[str, str]) -> None:
+    added = {said: code for said, code in kernels.items() if "atomicAdd" in code}
+    assert {"torch::zeros" in code for code in added.values()} == {True, False}
+    for said, code in added.items():
+        assert ("torch::zeros" in code) == ("zeros_like" in said), said
+
+
+def test_booleans_and_lists_of_places_are_read_as_such(kernels: dict[str, str]) -> None:
+    assert any("const bool*" in code for code in kernels.values())
+    rows = [code for said, code in kernels.items() if "torch.arange(self.n)" in said]
+    assert any("data_ptr<int64_t>()" in code for code in rows)

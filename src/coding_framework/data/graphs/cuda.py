@@ -48,6 +48,10 @@ LONG = 256
 """From so many terms at a GPU's sizes a block adds up, where a thread would."""
 MANY = 8192
 """Results that keep a GPU busy with one thread each."""
+FEW, ENDLESS = 32, 16384
+"""So few results of so many terms keep it busy when many blocks share the terms of each."""
+TILED = 24
+"""A product with so many rows, columns and terms is made in tiles."""
 
 
 _SIZES = "<sizes>"
@@ -60,6 +64,21 @@ _LENGTH = re.compile(r"\{(\d)\}\.(?:size\((-?\d)\)|shape\[(-?\d)\])")
 
 def _with_sizes(line: str, sizes: str) -> str:
     return line.replace(_SIZES, sizes) if sizes else line.replace(f", {_SIZES}", "")
+
+
+def _used(lines: list[str], last: str) -> list[str]:
+    """The lines and the last one, without coordinates that nothing reads."""
+    while True:
+        text = "\n".join((*lines, last))
+        kept = [
+            line
+            for line in lines
+            if not (named := re.match(r"int (\w+) = ", line))
+            or len(re.findall(rf"\b{named[1]}\b", text)) > 1
+        ]
+        if len(kept) == len(lines):
+            return [*lines, last]
+        lines = kept
 
 
 def _shape(node: Node) -> str:
@@ -192,16 +211,28 @@ class Cuda(Values):
         return name
 
     def _emit(self, kernel: Kernel, node: Node, body: list[str], grid: str) -> None:
-        """The kernel, and its launch. It writes `o`."""
-        body = used_lines(body)
-        text = "\n".join((*body, grid))
-        reads = {n: c for n, c in kernel.reads.items() if re.search(rf"\b{n}\b", text)}
-        parts = [s for s, size in self.graph.sizes.items()
-                 if size.c and re.search(rf"\b{s}\b", "\n".join(body))]  # fmt: skip
+        """The kernel that makes a node, and its launch. It writes `o`."""
         name = f"kernel{self.number + 1}"
+        self._launch(name, kernel, body, grid, self._planned(node))
+
+    def _planned(self, node: Node) -> str:
+        """The name of a new tensor, which the plan tells."""
         said = self._said(node)
         out = self._out(node)
         self.plan.append(f"// {out} ({_shape(node)}) = {said}")
+        return out
+
+    def _launch(
+        self, name: str, kernel: Kernel, body: list[str], grid: str, out: str, *more: str
+    ) -> None:
+        """A kernel of that name, and its launch. It writes `o`, which is `out`. more: whole numbers
+        of the host that it is given."""
+        body = used_lines(body)
+        text = "\n".join((*body, grid))
+        reads = {n: c for n, c in kernel.reads.items() if re.search(rf"(?<![.\w]){n}\b", text)}
+        parts = [s for s, size in self.graph.sizes.items()
+                 if size.c and re.search(rf"\b{s}\b", "\n".join(body))]  # fmt: skip
+        parts += more
         declared = [f"const {c}* {n}" for n, c in reads.items()]
         declared += ["float* o", _SIZES, *(f"int {s}" for s in parts)]
         self.device += [
@@ -245,6 +276,7 @@ class Cuda(Values):
             "convolution": self._convolution,
             "scan": self._scan,
             "pick": self._pick,
+            "scatter": self._scatter,
         }[head.kind](head, node, finish)
 
     def _prepare(self, head: Head, node: Node, most: int) -> None:
@@ -296,13 +328,17 @@ class Cuda(Values):
         inside = [*split_index("r", names, inner), *lines, JOINS[join].format(a="a", e=value)]
         end = {"mean": f"a / {bracketed(length)}", "norm": "sqrtf(a)"}.get(head.name, "a")
         results, terms = times(head.dims).value(self.real), total.value(self.real)
-        block = results < MANY and terms >= LONG
         tail = [*kernel.lines]
         kernel.lines = []
         written = finish(bracketed(end) if node is not head else end)
         tail += [*kernel.lines, f"o[i] = {unbracketed(written)};"]
         count = elements_of(head.dims)
-        if block:
+        before = [*coordinates(head.dims), f"float a = {start};"]
+        if results <= FEW and terms >= ENDLESS:
+            self.joins[join] = None
+            self._shared(kernel, node, join, length, inside, before, tail)
+            return
+        if results < MANY and terms >= LONG:
             self.joins[join] = None
             loop = [
                 f"for (int r = threadIdx.x; r < {length}; r += 256) {{",
@@ -320,8 +356,44 @@ class Cuda(Values):
             ]
             top = ["int i = blockIdx.x * blockDim.x + threadIdx.x;", f"if (i >= {count}) return;"]
             grid = f"({count} + 255) / 256, 256"
-        body = [*top, *coordinates(head.dims), f"float a = {start};", *loop, *tail]
-        self._emit(kernel, node, body, grid)
+        self._emit(kernel, node, [*top, *before, *loop, *tail], grid)
+
+    def _shared(
+        self, kernel: Kernel, node: Node, join: Join, length: str, inside: list[str],
+        before: list[str], end: list[str],
+    ) -> None:  # fmt: skip
+        """A reduction in two kernels: many blocks take a part of the terms each, then one takes
+        what they have. before: its coordinates and the start; end: what makes the result of it."""
+        n = self.number + 1
+        out, parts, kept = self._planned(node), f"parts{n}", f"w{n}"
+        count = elements_of(node.dims)
+        *places, start = before
+        self.host += [
+            f"int {parts} = min(256, ({length} + 4095) / 4096);",
+            f"auto {kept} = torch::empty({{{count}, {parts}}}, {out}.options());",
+        ]
+        found = [
+            "int i = blockIdx.y;",
+            *before,
+            f"for (int r = blockIdx.x * 256 + threadIdx.x; r < {length}; r += 256 * gridDim.x) {{",
+            *(f"  {line}" for line in inside),
+            "}",
+            f"a = block_{join}(a);",
+            "if (threadIdx.x == 0) o[i * gridDim.x + blockIdx.x] = a;",
+        ]
+        self._launch(f"kernel{n}", kernel, found, f"dim3({parts}, {count}), 256", kept)
+        kernel.reads[kept] = "float"
+        step = JOINS[join].format(a="a", e=f"{kept}[i * {parts} + r]")
+        ended = [
+            "int i = blockIdx.x;",
+            start,
+            f"for (int r = threadIdx.x; r < {parts}; r += 256) {step}",
+            f"a = block_{join}(a);",
+            "if (threadIdx.x > 0) return;",
+            *places,
+            *end,
+        ]
+        self._launch(f"finish{n}", kernel, ended, f"{count}, 256", out, parts)
 
     def _row(self, head: Head, node: Node, finish: Finish) -> None:
         """Along one axis: numbers of the whole line, then a value for each of its elements."""
@@ -421,6 +493,16 @@ class Cuda(Values):
             right = [*batch, last, "r"]
         else:
             right = [*batch, "r", last]
+        start = "0.0f"
+        if len(head.args) > 2:
+            kernel.reads[self._made(head.args[2])] = "float"
+            start = f"{self._made(head.args[2])}[{last}]"
+        rows = head.dims[:-1] if head.kind == "linear" else head.dims[-2:-1]
+        if all(e.value(self.real) >= TILED for e in (times(rows), head.dims[-1], inner)):
+            sides = (lambda: self._value(kernel, a, left)), (lambda: self._value(kernel, b, right))
+            self._tiles(kernel, head, node, (len(head.dims) - 1 - len(rows), right[-1] == "r"),
+                        sides, start, finish)  # fmt: skip
+            return
         lines, text = self._looped(
             kernel,
             lambda: (
@@ -428,10 +510,6 @@ class Cuda(Values):
                 f"{bracketed(self._value(kernel, b, right))}"
             ),
         )
-        start = "0.0f"
-        if len(head.args) > 2:
-            kernel.reads[self._made(head.args[2])] = "float"
-            start = f"{self._made(head.args[2])}[{last}]"
         body = [
             f"float v = {start};",
             f"for (int r = 0; r < {inner.text}; r++) {{",
@@ -439,6 +517,82 @@ class Cuda(Values):
             "}",
         ]
         self._threads(kernel, head, node, body, finish)
+
+    def _tiles(
+        self, kernel: Kernel, head: Head, node: Node, form: tuple[int, bool],
+        sides: tuple[Callable[[], str], Callable[[], str]], start: str, finish: Finish,
+    ) -> None:  # fmt: skip
+        """A block makes 64 rows and columns of a product, 16 terms at a time. form: how many axes
+        are of batches, and whether the right side lies with its terms one behind the other."""
+        batches, inner_first = form
+        rank, inner = len(head.dims), head.args[0].dims[-1]
+        rows, columns = head.dims[batches:-1], head.dims[-1]
+        row = f"i{batches}" if len(rows) == 1 else "i"
+        column = f"i{rank - 1}"
+        count = elements_of(rows)
+        own = [f"i{n}" for n in range(rank)]
+        split = split_index(row, own[batches:-1], rows)
+
+        def filled(
+            name: str, place: str, side: Callable[[], str], more: list[str], ok: str
+        ) -> list[str]:
+            lines, text = self._looped(kernel, side)
+            said = f"r < {inner.text} && {ok} ? {bracketed(text)} : 0.0f"
+            return _used([*place.split("\n"), *more, *lines], f"{name} = {said};")
+
+        of_left = filled(
+            "left[p % 16][p / 16]",
+            f"int r = start + p % 16;\nint {row} = blockIdx.y * 64 + p / 16;",
+            sides[0], split, f"{row} < {count}",
+        )  # fmt: skip
+        at = ("p % 16", "p / 16") if inner_first else ("p / 64", "p % 64")
+        of_right = filled(
+            f"right[{at[0]}][{at[1]}]",
+            f"int r = start + {at[0]};\nint {column} = blockIdx.x * 64 + {at[1]};",
+            sides[1], [], f"{column} < {columns.text}",
+        )  # fmt: skip
+        kernel.lines = []
+        written = finish("v")
+        flat = f"{row} * {columns.factor} + {column}" if not batches else linear(own, head.dims)
+        ends = _used(
+            [
+                f"int {row} = blockIdx.y * 64 + threadIdx.x / 16 + p / 4 * 16;",
+                f"int {column} = blockIdx.x * 64 + threadIdx.x % 16 + p % 4 * 16;",
+                f"if ({row} >= {count} || {column} >= {columns.text}) continue;",
+                *split,
+                f"float v = sum[p / 4][p % 4]{'' if start == '0.0f' else f' + {start}'};",
+                *kernel.lines,
+            ],
+            f"o[{flat}] = {unbracketed(written)};",
+        )
+        body = [
+            "__shared__ float left[16][65], right[16][65];",
+            *split_index("blockIdx.z", own[:batches], head.dims[:batches]),
+            "float sum[4][4] = {};",
+            f"for (int start = 0; start < {inner.text}; start += 16) {{",
+            "  for (int p = threadIdx.x; p < 1024; p += 256) {",
+            *(f"    {line}" for line in of_left),
+            "  }",
+            "  for (int p = threadIdx.x; p < 1024; p += 256) {",
+            *(f"    {line}" for line in of_right),
+            "  }",
+            "  __syncthreads();",
+            "  for (int r = 0; r < 16; r++) {",
+            "    #pragma unroll",
+            "    for (int p = 0; p < 16; p++)",
+            "      sum[p / 4][p % 4] += left[r][threadIdx.x / 16 + p / 4 * 16]"
+            " * right[r][threadIdx.x % 16 + p % 4 * 16];",
+            "  }",
+            "  __syncthreads();",
+            "}",
+            "#pragma unroll",
+            "for (int p = 0; p < 16; p++) {",
+            *(f"  {line}" for line in ends),
+            "}",
+        ]
+        grid = f"({columns.text} + 63) / 64, ({count} + 63) / 64"
+        grid += f", {elements_of(head.dims[:batches])}" * bool(batches)
+        self._emit(kernel, node, body, f"dim3({grid}), 256")
 
     def _threads(
         self, kernel: Kernel, head: Node, node: Node, body: list[str], finish: Finish
@@ -457,7 +611,7 @@ class Cuda(Values):
         self._emit(kernel, node, body, f"({count} + 255) / 256, 256")
 
     def _convolution(self, head: Head, node: Node, finish: Finish) -> None:
-        """Of one spatial axis or two; groups: of one channel each where there are any."""
+        """Of one to three spatial axes; groups: of one channel each where there are any."""
         self._prepare(head, node, 0)
         kernel = Kernel()
         self._open = kernel
@@ -472,7 +626,7 @@ class Cuda(Values):
         taps = Extent.number(side ** len(lengths))
         self.terms.append(taps if depthwise else channels * taps)
         channel = "i1" if depthwise else "r"
-        walked = list(zip("pq", ("row", "column"), lengths, strict=False))
+        walked = list(zip("pqu", ("row", "column", "layer"), lengths, strict=False))
         flat = channel if depthwise else f"(i1 * {channels.factor} + r)"
         if side > 1:
             for tap, _, _ in walked:
@@ -554,7 +708,35 @@ class Cuda(Values):
             "of_row": [*row, chosen],
             "of_table": [chosen, *places[count:]],
             "of_axis": [*row[:count], chosen, places[-1]],
+            "of_rows": [*places[: count - 1], chosen, *places[count:]],
         }[head.name]
         value = self._value(kernel, x, where)
         before = [*kernel.lines, f"float v = {unbracketed(value)};"]
         self._threads(kernel, head, node, before, finish)
+
+    def _scatter(self, head: Head, node: Node, finish: Finish) -> None:
+        """Rows added to those that an index names: to zeros, or to a tensor's own."""
+        assert node is head
+        self._prepare(head, node, LIGHT)
+        index, rows, onto = head.args
+        kernel = self._open = Kernel()
+        places = [f"i{n}" for n in range(len(rows.dims))]
+        at = self._value(kernel, index, places[:1])
+        value = self._value(kernel, rows, places)
+        count = elements_of(rows.dims)
+        where = linear([f"(int){at}", *places[1:]], head.dims)
+        body = [
+            "int i = blockIdx.x * blockDim.x + threadIdx.x;",
+            f"if (i >= {count}) return;",
+            *coordinates(rows.dims),
+            *kernel.lines,
+            f"atomicAdd(o + {where}, {unbracketed(value)});",
+        ]
+        name = f"kernel{self.number + 1}"
+        base = self._made(onto) if head.name == "onto" else ""
+        out = self._planned(node)
+        empty = self.host.pop()
+        self.host.append(
+            f"auto {out} = {base}.clone();" if base else empty.replace("empty", "zeros")
+        )
+        self._launch(name, kernel, body, f"({count} + 255) / 256, 256", out)

@@ -44,6 +44,7 @@ FUNCTIONS = {
     "huber": "fabsf(v) < 1.0f ? 0.5f * v * v : fabsf(v) - 0.5f",
 }
 """Functions of one value that a kernel's file defines where it calls them."""
+C_TYPES = {"float32": "float", "int64": "int64_t", "bool": "bool"}
 LIGHT = 4
 """So many values for each place are made again where they are read."""
 
@@ -129,6 +130,8 @@ class Values:
         """Whether the head's own kernel can end with it: each value of it makes one of the node."""
         if not isinstance(head, Head) or texts_of(head.dims) != texts_of(node.dims):
             return False
+        if head.kind == "scatter":  # a sum is whole when its kernel has ended
+            return False
         inside = 0
 
         def straight(one: Node) -> bool:
@@ -165,8 +168,7 @@ class Values:
             if self.done.get(id(node)) == "=":
                 return self._own
             name = node.c_name if isinstance(node, Given) else self.done[id(node)]
-            whole = isinstance(node, Given) and node.dtype == "int64"
-            kernel.reads[name] = "int64_t" if whole else "float"
+            kernel.reads[name] = C_TYPES[node.dtype] if isinstance(node, Given) else "float"
             return f"{name}[{linear(places, node.dims)}]"
         if isinstance(node, Each):
             values = [self._value(kernel, a, broadcast(places, a.dims)) for a in node.args]

@@ -145,7 +145,7 @@ class Given(Node):
     """An input, or a parameter of the module."""
 
     c_name: str = ""
-    dtype: Literal["float32", "int64"] = "float32"
+    dtype: Literal["float32", "int64", "bool"] = "float32"
     high: Extent | None = None
     """Of labels: the number of classes."""
     low: float | None = None
@@ -179,7 +179,7 @@ class Joined(Node):
     axis: int = 0
 
 
-HeadKind = Literal["reduce", "row", "linear", "product", "convolution", "scan", "pick"]
+HeadKind = Literal["reduce", "row", "linear", "product", "convolution", "scan", "pick", "scatter"]
 
 
 @dataclass(eq=False)

@@ -26,6 +26,8 @@ from coding_framework.data.graphs.nodes import (
 
 _HELPER = re.compile(r"^__device__ .*?^}\n", re.MULTILINE | re.DOTALL)
 _NUMBER = re.compile(r"\d+")
+_SHIFTED = re.compile(r"@\d+ \+ \d+")
+"""A place of an axis that other arguments tell."""
 
 
 def renamed(graph: Graph) -> Graph:
@@ -187,7 +189,7 @@ class _Renaming:
         for axis, text in enumerate(there):
             if text in own:
                 found[own.index(text)] = arg.dims[axis]
-            elif text != "0":
+            elif text != "0" and not _SHIFTED.fullmatch(text):
                 raise ValueError(f"a view at {text}")
         told = {
             dim.text: new.dims[axis]
@@ -232,9 +234,17 @@ class _Renaming:
             if node.name == "of_axis":
                 self._equal(x[0], index[0])
                 return (x[0], *[ONE] * (len(node.dims) - 2), x[-1])
+            if node.name == "of_rows":
+                self._equal(x[0], index[0])
+                return (*index, *x[2:])
             for a, b in zip(x[:-1], index, strict=False):
                 self._equal(a, b)
             return tuple(index)
+        if node.kind == "scatter":
+            rows, onto = others
+            for a, b in zip((*x, *onto[1:]), rows, strict=True):
+                self._equal(a, b)
+            return tuple(onto)
         raise ValueError(f"a {node.kind}")
 
 

@@ -144,6 +144,8 @@ class Source:
             assert given.high is not None
             tail = "," if len(given.dims) == 1 else ""
             return f"torch.randint(0, {self._python(given.high.text)}, ({dims}{tail}))"
+        if given.dtype == "bool":
+            return f"torch.rand({dims}) < 0.5"
         if given.low is not None:
             return f"torch.rand({dims}) * {MOST_POSITIVE - given.low} + {given.low}"
         return f"torch.randn({dims})"

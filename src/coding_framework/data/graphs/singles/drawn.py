@@ -9,6 +9,14 @@ from collections.abc import Callable
 
 from coding_framework.data.graphs.draw import Draw, Dull
 from coding_framework.data.graphs.nodes import ONE, Extent, Graph, Node
+from coding_framework.data.graphs.singles.indices import (
+    gathered,
+    ids_of_column,
+    of_booleans,
+    outer,
+    rows_of_each,
+    unit,
+)
 from coding_framework.data.graphs.singles.loops import (
     batch_norm,
     convolved,
@@ -90,6 +98,7 @@ _SHAPES = [
     "nkehw",
     "nkehw",
     "nckhw",
+    "nckhw",
     "1",
     "",
 ]
@@ -167,7 +176,7 @@ _MIDDLES: tuple[tuple[Callable[[Draw], Node], int], ...] = (
     (chain, 34),
     (reduced, 14),
     (log_sum_exp, 2),
-    (soft, 4),
+    (soft, 7),
     (linear, 9),
     (product, 6),
     (plain_layer_norm, 4),
@@ -175,11 +184,11 @@ _MIDDLES: tuple[tuple[Callable[[Draw], Node], int], ...] = (
     (summed_up, 4),
     (picked, 6),
     (batch_norm, 6),
-    (convolved, 6),
+    (convolved, 10),
     (crossed, 2),
     (cross_entropy, 3),
     (parametric, 3),
-    (rolled, 3),
+    (rolled, 5),
     (flipped, 2),
     (repeated, 5),
     (padded, 4),
@@ -207,6 +216,12 @@ _MIDDLES: tuple[tuple[Callable[[Draw], Node], int], ...] = (
     (equal_pairs, 5),
     (instance_norm, 3),
     (attention, 4),
+    (of_booleans, 14),
+    (gathered, 8),
+    (rows_of_each, 5),
+    (ids_of_column, 3),
+    (outer, 6),
+    (unit, 4),
 )
 """What stands in the middle, and how often it is drawn."""
 

@@ -229,12 +229,13 @@ def parametric(d: Draw) -> Node:
 
 
 def convolved(d: Draw) -> Node:
-    """Over a sequence or an image: of each channel or of all, with steps, wide or at the edges."""
-    axes = 2 if d.images else 1
+    """Over a sequence, an image or a volume: of each channel or of all, with steps, wide or at the
+    edges."""
+    axes = len(d.h.dims) - 2 if d.images or ("c" in d.sizes and len(d.h.dims) == 5) else 1
     if len(d.h.dims) != axes + 2 or d.h.dims[1].text != "c" or any(e.is_one for e in d.h.dims):
         raise Dull
     n, c, *lengths = d.h.dims
-    side = d.rng.choice((1, 2, 3, 3, 3, 4, 5, 7))
+    side = d.rng.choice((1, 2, 3, 3, 3, 4, 5, 7)) if axes < 3 else d.rng.choice((1, 3, 3))
     depthwise = d.rng.random() < 0.45 and side > 1
     out = c
     if not depthwise and d.rng.random() < 0.7:

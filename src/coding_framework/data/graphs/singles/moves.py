@@ -57,6 +57,8 @@ def told(extent: Extent) -> str:
 
 def rolled(d: Draw) -> Node:
     rank = len(d.h.dims)
+    if rank > 2 and d.rng.random() < 0.4:
+        return _rolled_twice(d)
     axis = d.rng.randrange(rank)
     length = told(d.h.dims[axis])
     by = d.rng.choice((1, -1, 2))
@@ -67,6 +69,26 @@ def rolled(d: Draw) -> Node:
         f"{{0}}.roll({by}, {said})",
     )  # fmt: skip
     return _moved(d, python, _placed(axis, f"({start}) % {length}"), d.h.dims, "roll")
+
+
+def _rolled_twice(d: Draw) -> Node:
+    """Along the last two axes; by nothing along one of them, or both, as of a list of shifts."""
+    rank = len(d.h.dims)
+    steps = d.rng.choice((0, 1, -1, 2)), d.rng.choice((0, 1, -1, 1))
+    texts = []
+    for axis, by in zip((rank - 2, rank - 1), steps, strict=True):
+        length = told(d.h.dims[axis])
+        start = f"@ + {length} - {by}" if by > 0 else f"@ + {-by}"
+        texts.append(f"({start}) % {length}" if by else "@")
+
+    def place(p: Places) -> list[str]:
+        return [*p[:-2], texts[0].replace("@", p[-2]), texts[1].replace("@", p[-1])]
+
+    said = d.pick(
+        f"torch.roll({{0}}, shifts={steps}, dims=(-2, -1))",
+        f"torch.roll({{0}}, {steps}, dims=({rank - 2}, {rank - 1}))",
+    )
+    return _moved(d, said, place, d.h.dims, "roll")
 
 
 def flipped(d: Draw) -> Node:

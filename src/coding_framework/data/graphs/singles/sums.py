@@ -78,6 +78,9 @@ def einsum(d: Draw) -> Node:
     }[rank]
     said, mine, dims, theirs, added = d.rng.choice(forms)
     y = new_input(d, dims)
+    if said == "nd,dk->nk":
+        d.ops.append("einsum")
+        return d.product(h, y, f'torch.einsum("{said}", {{0}}, {{1}})')
     wide = max((*mine, *theirs)) + 1
     views = _over(h, wide, *mine), _over(y, wide, *theirs)
     product = d.each("{0} * {1}", PASSED_BOTH, *views)
@@ -92,29 +95,37 @@ def einsum(d: Draw) -> Node:
 
 def added_at(d: Draw) -> Node:
     """Rows that are added to those that an index names, or the largest of them."""
-    _require_plain(d, 2)
-    x = d.h
+    _require_plain(d, 1, 2)
+    x, rest = d.h, d.h.dims[1:]
     pairs = d.rng.random() < 0.4  # the index is a row of a list of edges
     m = d.size("m", "m", (24, 40, 10, d.rng.choice((512, 2048, 16384)), 150, 10))
     edges = (Extent.number(2), m) if pairs else (m,)
     y = d.input(edges, f"in{len(d.inputs)}", dtype="int64", high=x.dims[0])
-    z = new_input(d, (m, x.dims[1]))
+    z = new_input(d, (m, *rest))
     row = d.rng.choice("01") if pairs else ""
-    form = d.rng.choice(("index_add", "scatter_add", "scatter_add", "amax", "amin"))
+    form = d.rng.choice(("index_add", "index_add", "scatter_add", "scatter_add", "amax", "amin"))
     said = f"{{0}}[{row}]" if pairs else "{0}"
-    if form != "index_add":
+    if form != "index_add" and rest:
         said += d.pick("[:, None]", ".unsqueeze(-1)", ".unsqueeze(1)") + ".expand_as({1})"
     place = (lambda p: [row, p[0]]) if pairs else keep(0)
+    d.ops.append(form if "add" in form else "scatter_reduce")
+    d.heads += 1
+    if "add" in form:
+        index = View(dims=(m,), args=(y, z), python=said, place=place)
+        base = d.pick("torch.zeros_like({2})", "torch.zeros_like({2})", "{2}")
+        return Head(
+            dims=x.dims, args=(index, z, x), kind="scatter", name="onto" if base == "{2}" else "",
+            python=f"{base}.{form}(0, {{0}}, {{1}})",
+        )  # fmt: skip
+    if not rest:
+        raise Dull
     index = View(dims=(m, ONE, ONE), args=(y, z), python=said, place=place)
     shape = View(dims=(ONE, *x.dims), args=(x,), python=PASSED, place=keep(1, 2))
-    none = {"amax": "-INFINITY", "amin": "INFINITY"}.get(form, "0.0f")
+    none = {"amax": "-INFINITY", "amin": "INFINITY"}[form]
     own = d.each(f"{{0}} == {{i1}} ? {{1}} : {none}", PASSED_BOTH, index, _over(z, 3, 0, 2), shape)
-    kind = {"amax": "max", "amin": "min"}.get(form, "sum")
-    total = d.reduce(own, kind, (0,))
+    total = d.reduce(own, {"amax": "max", "amin": "min"}[form], (0,))
     total.python = PASSED
-    d.ops[-1] = form if "add" in form else "scatter_reduce"
-    if "add" in form:
-        return d.each("{0}", f"torch.zeros_like({{1}}).{form}(0, {{0}})", total, x)
+    d.ops[-2:] = ["scatter_reduce"]
     return d.each(
         f"{{0}} == {none} ? 0.0f : {{0}}",
         f'torch.zeros_like({{1}}).scatter_reduce(0, {{0}}, reduce="{form}", include_self=False)',
