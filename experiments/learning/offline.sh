@@ -134,10 +134,11 @@ on_the_second() { # ARM ...: of the packed policies, on the second GPU; then the
   ! has people || arms_of 1 "$plan" "$before" people
 }
 arms_of() { # GPU PLAN WORK ARM ...
-  gpu=$1 of=$2 work=$3 first=$4 status=0
+  gpu=$1 of=$2 work=$3 first=$4 status=0 checkout=
   shift 4
+  [ ! -d "$AWAY/kernelbench" ] || checkout="--kernelbench-dir $AWAY/kernelbench"
   CUDA_VISIBLE_DEVICES=$gpu python3 experiments/learning/learning.py "$first" ${1:+--then "$@"} --plan "$of" --work "$work" \
-    --minutes "$(minutes_to "$seconds")" > "$AWAY/logs/arms_$(basename "$work")" 2>&1 || status=$?
+    $checkout --minutes "$(minutes_to "$seconds")" > "$AWAY/logs/arms_$(basename "$work")" 2>&1 || status=$?
   say "the arms of $(basename "$work") have ended with $status"
 }
 restored() { # PLAN WORK POLICY ...

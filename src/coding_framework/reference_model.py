@@ -9,7 +9,7 @@ called with conv.weight, conv.bias, bias.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,6 +29,27 @@ def run_reference(source: str | ast.Module) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "task_reference"}
     exec(compile(source, REFERENCE_FILE, "exec", dont_inherit=True), names)
     return names
+
+
+def init_arguments(model: Any, values: Sequence[Any]) -> list[Any]:
+    """What the class `Model` of a reference is made with: a task's values, which keep lists as
+    tuples, with a list wherever the reference's own `get_init_inputs()` has one."""
+    if not any(isinstance(value, tuple) for value in values):
+        return list(values)
+    try:
+        own = model.__init__.__globals__["get_init_inputs"]()
+    except Exception:  # there is none, or what a user's own source raises
+        own = ()
+    if not isinstance(own, (list, tuple)) or len(own) != len(values):
+        return list(values)
+    return [_like(value, one) for value, one in zip(values, own, strict=True)]
+
+
+def _like(value: Any, own: Any) -> Any:
+    if not isinstance(value, tuple) or not isinstance(own, (list, tuple)):
+        return value
+    inner = (_like(v, own[min(n, len(own) - 1)]) for n, v in enumerate(value) if own)
+    return list(inner) if isinstance(own, list) else tuple(inner)
 
 
 class Definitions:

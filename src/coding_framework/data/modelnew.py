@@ -15,7 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from coding_framework.errors import UsageError
-from coding_framework.reference_model import recorded_definitions, run_reference
+from coding_framework.reference_model import (
+    init_arguments,
+    recorded_definitions,
+    run_reference,
+)
 from coding_framework.types import InitArg, Task
 
 _BOUND = re.compile(r'm\s*\.\s*def\s*\(\s*"forward"\s*,\s*&?\s*(\w+)')
@@ -230,7 +234,7 @@ def _parameters(task: Task, values: Sequence[InitArg]) -> tuple[str, ...]:
     try:
         names = run_reference(task.reference)
         with torch.device("meta"), recorded_definitions() as definitions:
-            model = names["Model"](*values)
+            model = names["Model"](*init_arguments(names["Model"], values))
     except Exception as e:  # whatever a user's own source raises
         raise UsageError(
             f"the reference of task {task.name!r} cannot be built ({type(e).__name__}: {e}): "

@@ -30,7 +30,7 @@ def require_function(task: Task) -> None:
     """Raises UsageError where the module's output is no function of its inputs and parameters."""
     import torch
 
-    from coding_framework.reference_model import run_reference
+    from coding_framework.reference_model import init_arguments, run_reference
 
     case = min(task.cases, key=lambda c: sum(_size(s.shape) for s in c.inputs))
     if not case.inputs:
@@ -41,7 +41,8 @@ def require_function(task: Task) -> None:
     names = run_reference(task.reference)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
-        model = names["Model"](*(case.init_args or task.init_args))
+        values = case.init_args or task.init_args
+        model = names["Model"](*init_arguments(names["Model"], values))
         inputs = [_drawn(s.shape, s.dtype, s.low, s.high) for s in case.inputs]
         fresh = copy.deepcopy(model)
         torch.manual_seed(1)

@@ -122,12 +122,16 @@ def _built(task: Task, case: TestCase, told_shapes: bool) -> _Built:
     """The reference's model at the sizes of a shape set."""
     import torch
 
-    from coding_framework.reference_model import recorded_definitions, run_reference
+    from coding_framework.reference_model import (
+        init_arguments,
+        recorded_definitions,
+        run_reference,
+    )
 
     values = case.init_args or task.init_args
     namespace = run_reference(task.reference)
     with torch.device("meta"), recorded_definitions() as definitions:
-        model = namespace["Model"](*values)
+        model = namespace["Model"](*init_arguments(namespace["Model"], values))
     own = _own_model(namespace["Model"], task)
     names = _argument_names(own, task, len(values))
     named = dict(zip(names, values, strict=True))

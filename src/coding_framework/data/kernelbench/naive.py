@@ -147,7 +147,11 @@ class _Source:
         import torch
         from torch import fx, nn
 
-        from coding_framework.reference_model import recorded_definitions, run_reference
+        from coding_framework.reference_model import (
+            init_arguments,
+            recorded_definitions,
+            run_reference,
+        )
 
         class Tracer(fx.Tracer):
             def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
@@ -155,7 +159,8 @@ class _Source:
 
         namespace = run_reference(self.task.reference)
         with torch.device("meta"), recorded_definitions() as definitions:
-            model = namespace["Model"](*(self.case.init_args or self.task.init_args))
+            given = self.case.init_args or self.task.init_args
+            model = namespace["Model"](*init_arguments(namespace["Model"], given))
             parameters = definitions.parameters(model)
         graph = Tracer().trace(model)
         inputs = iter([self.given(spec.shape) for spec in self.case.inputs])

@@ -12,7 +12,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from coding_framework.errors import UsageError
-from coding_framework.reference_model import recorded_definitions, run_reference
+from coding_framework.reference_model import (
+    init_arguments,
+    recorded_definitions,
+    run_reference,
+)
 from coding_framework.types import Task, TensorSpec, TestCase
 
 MOST_CALLS = 400
@@ -330,7 +334,8 @@ def _run(task: Task, case: TestCase, *, real: bool) -> _Run:
     with torch.device(device), recorded_definitions() as definitions, torch.random.fork_rng([]):
         torch.manual_seed(0)
         with _Recorder(built, lenient=True):
-            model = namespace["Model"](*(case.init_args or task.init_args))
+            values = case.init_args or task.init_args
+            model = namespace["Model"](*init_arguments(namespace["Model"], values))
         model.to(device)
         inputs = [_drawn(spec, device) for spec in case.inputs]
         names = list(definitions.parameters(model))
