@@ -1,14 +1,15 @@
 """The graphs that SFT is shown: which are left out, and whether their kernels are right.
 
     python benchmarks/graphs.py --problems FOLDER ... [--write-exclusions]
-    python benchmarks/graphs.py --judge 0 700 [--pieces] [--write]
+    python benchmarks/graphs.py --judge 0 700 [--pieces] [--backend cuda] [--write]
 
 A graph is left out (`data/graphs/excluded.txt`, by its number) where PyTorch executes for it what
 it executes for a problem of the folders, where its source shares 60% of its 8-grams with one, and
 where its output hardly varies. Without --write-exclusions it says what the file has not; the exit
 status is 1 where that is something. --judge judges the kernels of these numbers on the emulator;
---pieces: those of their pieces; --write: the counts are benchmarks/results/graphs.json, or
-graph_pieces.json, too.
+--pieces: those of their pieces; --backend cuda: on a GPU, where how fast they are by the last
+operation is told too; --write: the report is benchmarks/results/graphs.json, or graph_pieces.json,
+of a GPU graphs.cuda.json and graph_pieces.cuda.json.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import asyncio
 import sys
 from collections import Counter
 from pathlib import Path
+from statistics import geometric_mean
+from typing import Any, Literal
 
 import torch
 from bench_io import bar, finish, head
@@ -79,18 +82,25 @@ def _hardly_varies(task: Task) -> bool:
 def _drawn(given: TensorSpec) -> torch.Tensor:
     if given.dtype == "int64":
         return torch.randint(0, int(given.high or 0) + 1, given.shape)
-    return torch.randn(given.shape)
+    drawn = torch.randn(given.shape)
+    return drawn > 0 if given.dtype == "bool" else drawn
 
 
-async def judged(first: int, last: int, *, pieces: bool = False) -> Counter[str]:
-    """Statuses of the kernels of these numbers, or of their pieces'."""
+async def judged(
+    first: int, last: int, *, pieces: bool = False, backend: Literal["emulator", "cuda"]
+) -> tuple[Counter[str], dict[str, list[float]]]:
+    """(statuses of the kernels of these numbers, or of their pieces'; measured speeds over eager of
+    the right ones by their last operation)."""
     found: Counter[str] = Counter()
-    with make_judge(backend="emulator") as judge:
+    speeds: dict[str, list[float]] = {}
+    with make_judge(backend=backend) as judge:
 
         async def one(task: Task, code: str) -> None:
             try:
                 verdict = await judge.judge(task, code)
                 status, reason = str(verdict.status), verdict.reason
+                if verdict.timing is not None and verdict.timing.speedup is not None:
+                    speeds.setdefault(task.ops[-1], []).append(verdict.timing.speedup)
             except Exception as e:
                 status, reason = "no verdict", str(e)
             found[status] += 1
@@ -103,7 +113,18 @@ async def judged(first: int, last: int, *, pieces: bool = False) -> Counter[str]
             for pair in (pieces_of(number) if pieces else filter(None, [graph_task(number)]))
         )
         await asyncio.gather(*(one(task, kernel.code) for task, kernel in made))
-    return found
+    return found, speeds
+
+
+def _told(speeds: dict[str, list[float]]) -> dict[str, Any]:
+    """Of all kernels, and by operation, the most frequent first: how many, their mean."""
+    every = [speed for some in speeds.values() for speed in some]
+    rows = {"all": every, **dict(sorted(speeds.items(), key=lambda row: -len(row[1])))}
+    return {
+        name: {"kernels": len(some), "geometric_mean": round(geometric_mean(some), 3)}
+        for name, some in rows.items()
+        if some
+    }
 
 
 def main() -> int:
@@ -114,21 +135,24 @@ def main() -> int:
     cli.add_argument("--write-exclusions", action="store_true")
     cli.add_argument("--judge", type=int, nargs=2, metavar=("FIRST", "LAST"))
     cli.add_argument("--pieces", action="store_true")
+    cli.add_argument("--backend", choices=("emulator", "cuda"), default="emulator")
     cli.add_argument("--write", action="store_true")
     args = cli.parse_args()
     torch.set_num_threads(1)
     if args.judge:
-        found = asyncio.run(judged(*args.judge, pieces=args.pieces))
+        found, speeds = asyncio.run(judged(*args.judge, pieces=args.pieces, backend=args.backend))
         total = sum(found.values())
         right = found["correct"] / max(1, total)
         print(dict(found))
         if not args.write:
             return int(right < 0.99)
+        name = "graph_pieces" if args.pieces else "graphs"
         report = {
-            **head("graph_pieces" if args.pieces else "graphs", packages=("torch",)),
+            **head(name + ".cuda" * (args.backend == "cuda"), packages=("torch",)),
             "numbers": args.judge,
             "kernels": total,
             "statuses": dict(found),
+            **({"over_eager": _told(speeds)} if speeds else {}),
             "bars": [bar("correct", 0.99, round(right, 4), right >= 0.99)],
         }
         return int(not finish(report))

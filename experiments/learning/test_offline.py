@@ -41,6 +41,10 @@ case "$*" in
   touch "$AWAY/half/learning_two_gpus/rl-0/kept"
   ;;
 *"-m pytest"* | *module_tasks.py*) echo "$@" ;;
+*graphs.py*)
+  echo "$@"
+  : > benchmarks/results/graph_pieces.cuda.json
+  ;;
 *) exec "$PYTHON" "$@" ;;
 esac
 """
@@ -123,6 +127,9 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
     assert " tests/integration/test_gpu_device.py" in (tmp_path / "out/tests.log").read_text()
     offline("kernels", tmp_path / "out", "softmax", "scan", script=there)
     assert "--families softmax scan --minutes 2.5 " in (tmp_path / "out/kernels.log").read_text()
+    offline("taught", tmp_path / "out", "60", script=there)
+    assert "--judge 0 60 --pieces --backend cuda " in (tmp_path / "out/taught.log").read_text()
+    assert (tmp_path / "out" / "graph_pieces.cuda.json").exists()
     told["AWAY"] = str(away)
     (tmp_path / "calls").unlink()
     offline("start", "600", *arms, script=there)
