@@ -84,3 +84,10 @@ def test_booleans_and_lists_of_places_are_read_as_such(kernels: dict[str, str]) 
     assert any("const bool*" in code for code in kernels.values())
     rows = [code for said, code in kernels.items() if "torch.arange(self.n)" in said]
     assert any("data_ptr<int64_t>()" in code for code in rows)
+
+
+def test_a_row_is_read_by_a_warp_or_by_a_block(kernels: dict[str, str]) -> None:
+    rows = [code for said, code in kernels.items() if re.search(r"softmax\(\w+, dim=-1\)", said)]
+    assert rows
+    assert all("float warp_sum(" in code or "float block_sum(" in code for code in rows)
+    assert any("r = threadIdx.x % 32; r < n1; r += 32" in code for code in kernels.values())

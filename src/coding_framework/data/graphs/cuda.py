@@ -6,9 +6,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 
-from coding_framework.data.graphs.expressions import FUNCTIONS, LIGHT, Finish, Kernel, Values
+from coding_framework.data.graphs.expressions import (
+    FUNCTIONS,
+    LIGHT,
+    Finish,
+    Kernel,
+    Together,
+    Values,
+)
 from coding_framework.data.graphs.nodes import Extent, Given, Head, Node
 from coding_framework.data.graphs.source import filled_python
 from coding_framework.data.graphs.texts import (
@@ -44,8 +52,9 @@ SCANS: dict[str, tuple[str, Callable[[str], list[str]]]] = {
     ]),
 }  # fmt: skip
 """What is begun with, and the lines that take the next element."""
-LONG = 256
-"""From so many terms at a GPU's sizes a block adds up, where a thread would."""
+SHORT, WIDE, LONG = 32, 1024, 256
+"""Of terms that lie one behind the other: so many are a warp's at least and at most, more a
+block's. Of others a block adds up so many, where results are few and a thread would."""
 MANY = 8192
 """Results that keep a GPU busy with one thread each."""
 FEW, ENDLESS = 32, 16384
@@ -79,6 +88,63 @@ def _used(lines: list[str], last: str) -> list[str]:
         if len(kept) == len(lines):
             return [*lines, last]
         lines = kept
+
+
+def _warp_function(join: Join) -> list[str]:
+    """The function that joins the values of the 32 threads of a warp."""
+    text = JOINS[join].format(a="v", e="__shfl_xor_sync(~0u, v, d)")
+    return [
+        f"// the {join} over the 32 threads of a warp, for all of them",
+        f"__device__ float warp_{join}(float v) {{",
+        f"  for (int d = 16; d > 0; d /= 2) {text}",
+        "  return v;",
+        "}",
+        "",
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Workers:
+    """Who makes a result: a thread (None), or the threads of a warp or a block, which take turns at
+    its terms."""
+
+    together: Together | None
+
+    @classmethod
+    def of(cls, terms: int, results: int, *, in_line: bool) -> _Workers:
+        """in_line: whether the terms lie one behind the other."""
+        if in_line and terms >= SHORT:
+            return cls("warp" if terms <= WIDE else "block")
+        return cls("block" if results < MANY and terms >= LONG else None)
+
+    def top(self, index: str, count: str) -> list[str]:
+        """What names the result."""
+        if self.together == "block":
+            return [f"int {index} = blockIdx.x;"]
+        own = "blockIdx.x * blockDim.x + threadIdx.x"
+        own = f"({own}) / 32" if self.together else own
+        return [f"int {index} = {own};", f"if ({index} >= {count}) return;"]
+
+    def grid(self, count: str) -> str:
+        if self.together == "block":
+            return f"{count}, 256"
+        return f"({count} + {7 if self.together else 255}) / {8 if self.together else 256}, 256"
+
+    def loop(self, length: str) -> str:
+        if self.together is None:
+            return f"for (int r = 0; r < {length}; r++) {{"
+        start, step = ("threadIdx.x", 256) if self.together == "block" else ("threadIdx.x % 32", 32)
+        return f"for (int r = {start}; r < {length}; r += {step}) {{"
+
+    def joined(self, join: Join, name: str) -> list[str]:
+        return [f"{name} = {self.together}_{join}({name});"] if self.together else []
+
+    def first_alone(self) -> list[str]:
+        """The others have done their part."""
+        return {
+            None: [], "warp": ["if (threadIdx.x % 32 > 0) return;"],
+            "block": ["if (threadIdx.x > 0) return;"],
+        }[self.together]  # fmt: skip
 
 
 def _shape(node: Node) -> str:
@@ -136,8 +202,8 @@ class Cuda(Values):
                 "",
             )
         ]
-        for join in self.joins:
-            helpers += block_function(join)
+        for together, join in self.joins:
+            helpers += block_function(join) if together == "block" else _warp_function(join)
         return "\n".join(
             [
                 "#include <torch/extension.h>",
@@ -335,28 +401,21 @@ class Cuda(Values):
         count = elements_of(head.dims)
         before = [*coordinates(head.dims), f"float a = {start};"]
         if results <= FEW and terms >= ENDLESS:
-            self.joins[join] = None
+            self.joins["block", join] = None
             self._shared(kernel, node, join, length, inside, before, tail)
             return
-        if results < MANY and terms >= LONG:
-            self.joins[join] = None
-            loop = [
-                f"for (int r = threadIdx.x; r < {length}; r += 256) {{",
-                *(f"  {line}" for line in inside),
-                "}",
-                f"a = block_{join}(a);",
-                "if (threadIdx.x > 0) return;",
-            ]
-            top, grid = ["int i = blockIdx.x;"], f"{count}, 256"
-        else:
-            loop = [
-                f"for (int r = 0; r < {length}; r++) {{",
-                *(f"  {line}" for line in inside),
-                "}",
-            ]
-            top = ["int i = blockIdx.x * blockDim.x + threadIdx.x;", f"if (i >= {count}) return;"]
-            grid = f"({count} + 255) / 256, 256"
-        self._emit(kernel, node, [*top, *before, *loop, *tail], grid)
+        in_line = tuple(head.axes) == tuple(range(len(x.dims) - len(head.axes), len(x.dims)))
+        workers = self._workers(terms, results, join, in_line=in_line)
+        loop = [workers.loop(length), *(f"  {line}" for line in inside), "}"]
+        body = [*before, *loop, *workers.joined(join, "a"), *workers.first_alone(), *tail]
+        self._emit(kernel, node, [*workers.top("i", count), *body], workers.grid(count))
+
+    def _workers(self, terms: int, results: int, *joins: Join, in_line: bool) -> _Workers:
+        """With the functions by which they add up."""
+        found = _Workers.of(terms, results, in_line=in_line)
+        if found.together:
+            self.joins |= dict.fromkeys((found.together, join) for join in joins)
+        return found
 
     def _shared(
         self, kernel: Kernel, node: Node, join: Join, length: str, inside: list[str],
@@ -412,22 +471,20 @@ class Cuda(Values):
             raise ValueError("lines outside a loop")
         others = [d for a, d in enumerate(x.dims) if a != axis]
         rows = elements_of(others)
-        block = length.value(self.real) >= LONG or times(others).value(self.real) < MANY
-        loop = (
-            f"for (int r = threadIdx.x; r < {length.text}; r += 256) {{"
-            if block
-            else f"for (int r = 0; r < {length.text}; r++) {{"
-        )
+        joins: tuple[Join, ...] = ("max", "sum") if "softmax" in head.name else ("sum",)
+        workers = self._workers(
+            length.value(self.real), times(others).value(self.real), *joins,
+            in_line=axis == len(x.dims) - 1,
+        )  # fmt: skip
+        loop = workers.loop(length.text)
 
         def walk(step: str, join: Join, name: str, start: str) -> list[str]:
-            if block:
-                self.joins[join] = None
             return [
                 f"float {name} = {start};",
                 loop,
                 *(f"  {line}" for line in (*element, step)),
                 "}",
-                *([f"{name} = block_{join}({name});"] if block else []),
+                *workers.joined(join, name),
             ]
 
         n, eps = length.factor, head.numbers.get("eps", 0.0)
@@ -461,12 +518,7 @@ class Cuda(Values):
         where = split_index("g", names, others)
         if len(others) == 1:
             where = [f"int {names[0]} = g;"]
-        if block:
-            top, grid = ["int g = blockIdx.x;"], f"{rows}, 256"
-        else:
-            top = ["int g = blockIdx.x * blockDim.x + threadIdx.x;", f"if (g >= {rows}) return;"]
-            grid = f"({rows} + 255) / 256, 256"
-        self._emit(kernel, node, [*top, *where, *body], grid)
+        self._emit(kernel, node, [*workers.top("g", rows), *where, *body], workers.grid(rows))
 
     def _renamed(self, finish: Finish, value: str, axis: int) -> str:
         """What ends a line's element: its coordinate along the line is `r` there."""

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from coding_framework.data.graphs.nodes import (
     Each,
@@ -45,6 +46,8 @@ FUNCTIONS = {
 }
 """Functions of one value that a kernel's file defines where it calls them."""
 C_TYPES = {"float32": "float", "int64": "int64_t", "bool": "bool"}
+Together = Literal["warp", "block"]
+"""Threads that add up what each of them has."""
 LIGHT = 4
 """So many values for each place are made again where they are read."""
 
@@ -90,7 +93,7 @@ class Values:
         self.done: dict[int, str] = {}
         self.device: list[str] = []
         self.functions: dict[str, None] = {}
-        self.joins: dict[Join, None] = {}
+        self.joins: dict[tuple[Together, Join], None] = {}
         self.host: list[str] = []
         self.plan: list[str] = []
         """What each tensor is, in the order in which they are made."""
