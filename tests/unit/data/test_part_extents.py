@@ -64,9 +64,12 @@ def test_the_side_of_a_square_is_a_root() -> None:
         (lambda n, h: -0.5 * h, "-0.5 * (double)(x.size(1))"),
         (lambda n, h: h**-0.8, "1.0 * std::pow((double)(x.size(1)), -0.8"),
         (lambda n, h: 0.001 * (n * h) ** 0.5, "std::pow((double)((x.size(0) * x.size(1))), 0.5)"),
+        (lambda n, h: 1 - 0.999**h, "1.0 - std::pow(0.999, (double)x.size(1))"),
+        (lambda n, h: 0.9**n, "std::pow(0.9, (double)x.size(0))"),
+        (lambda n, h: 1.01**h, "std::pow(1.01, (double)x.size(1))"),
     ],
 )
-def test_a_number_times_a_power_of_an_extent_is_found(
+def test_a_number_that_a_power_makes_is_found(
     made: Callable[[int, int], float], said: str
 ) -> None:
     values = [made(n, h) for n, h in zip(N.values, H.values, strict=True)]

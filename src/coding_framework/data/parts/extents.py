@@ -68,7 +68,8 @@ def whole(values: Sequence[int], known: Sequence[Known], *, of_one: bool = False
 
 def fraction(values: Sequence[float], known: Sequence[Known]) -> str | None:
     """The same for one with a fraction: a whole one and a number, its inverse, its root or the
-    inverse of that."""
+    inverse of that; a number times a power of one; a number to the power of one, or what that
+    leaves of 1 (`1 - beta ** step`)."""
     if len(set(values)) == 1:
         return repr(float(values[0]))
     if not all(v == 0.0 or 1 / _FARTHEST < abs(v) < _FARTHEST for v in values):
@@ -85,7 +86,7 @@ def fraction(values: Sequence[float], known: Sequence[Known]) -> str | None:
             found = whole(inner, known, of_one=True)
             if found is not None:
                 return text.format(f"(double)({found})")
-    return _power(values, known)
+    return _power(values, known) or _exponential(values, known)
 
 
 def _power(values: Sequence[float], known: Sequence[Known]) -> str | None:
@@ -117,6 +118,21 @@ def _power(values: Sequence[float], known: Sequence[Known]) -> str | None:
                 if abs(power) == 1.0:
                     return f"{factor!r} {'*' if power > 0 else '/'} {base}"
                 return f"{factor!r} * std::pow({base}, {power!r})"
+    return None
+
+
+def _exponential(values: Sequence[float], known: Sequence[Known]) -> str | None:
+    for form, left in (("{}", values), ("1.0 - {}", [1.0 - v for v in values])):
+        if any(v <= 0.0 for v in left):
+            continue
+        for one in _distinct(known):
+            if min(one.values) < 1:
+                continue
+            most = max(range(len(left)), key=lambda n: abs(math.log(left[n])))
+            base = float(f"{left[most] ** (1 / one.values[most]):.10g}")
+            made = [base**n for n in one.values]
+            if base != 1.0 and all(map(math.isclose, made, left)):
+                return form.format(f"std::pow({base!r}, (double){one.text})")
     return None
 
 
