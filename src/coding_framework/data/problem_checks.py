@@ -12,7 +12,14 @@ from typing import Any
 from coding_framework.errors import UsageError
 from coding_framework.types import Task
 
-_ON_VALUES = ("item()", "data-dependent", "data-independent", "on meta tensors", "meta tensors")
+_ON_VALUES = (
+    "item()",
+    "data-dependent",
+    "data-independent",
+    "on meta tensors",
+    "meta tensors",
+    "aten::equal",
+)
 
 
 def explained(error: UsageError, name: str) -> UsageError:
@@ -20,8 +27,8 @@ def explained(error: UsageError, name: str) -> UsageError:
     if any(mark in str(error) for mark in _ON_VALUES):
         return UsageError(
             f"the forward of {name} decides by the values of its inputs (an `if` on a tensor, "
-            "`.item()`, `nonzero`, boolean indexing): its sizes cannot be varied; decide by shapes "
-            "alone, or use torch.where"
+            "`.item()`, `nonzero`, boolean indexing, `torch.equal`): its sizes cannot be varied; "
+            "decide by shapes alone, or use torch.where"
         )
     return error
 

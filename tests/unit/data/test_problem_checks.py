@@ -38,6 +38,7 @@ def problem(tmp_path: Path, forward: str, init: str = "pass", inputs: str = INPU
             "decides by the values of its inputs",
         ),
         ("return x[x > 0]", "pass", INPUT, "decides by the values|cannot be run"),
+        ("return x if torch.equal(x, x * 2) else x * 3", "pass", INPUT, "decides by the values"),
         ("return self.drop(x)", "self.drop = nn.Dropout(0.5)", INPUT, "draws random numbers"),
         ("return x + torch.rand_like(x)", "pass", INPUT, "draws random numbers"),
         (
