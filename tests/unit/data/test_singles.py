@@ -91,3 +91,16 @@ def test_a_row_is_read_by_a_warp_or_by_a_block(kernels: dict[str, str]) -> None:
     assert rows
     assert all("float warp_sum(" in code or "float block_sum(" in code for code in rows)
     assert any("r = threadIdx.x % 32; r < n1; r += 32" in code for code in kernels.values())
+
+
+def test_a_piece_has_no_name_of_the_graph_that_it_was_cut_from() -> None:
+    """A softmax behind a product whose text has the root that both are divided by."""
+    for number in (188, 194):
+        for task, kernel in pieces_of(number):
+            if "softmax" in task.reference:
+                assert not re.search(r"rsqrtf\(\(float\)\(?d\b", kernel.code), task.name
+
+
+def test_the_longest_loop_of_a_piece_is_told() -> None:
+    (mean,) = (task for task, _ in pieces_of(7) if "mean" in task.reference)
+    assert len({case.reduction_length for case in (*mean.cases, *mean.gpu_cases)}) > 2

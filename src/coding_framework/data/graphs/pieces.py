@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from coding_framework.data.graphs.cuda import Cuda
@@ -71,7 +71,10 @@ def pieces_of(number: int) -> list[tuple[Task, KernelExample]]:
     graph = None if number in excluded() else draw_graph(number)
     rng = random.Random(f"pieces {number}")
     nodes = [] if graph is None else [*graph.output.walk()]
-    tensors = [n for n in nodes if isinstance(n, (Each, Head)) and not _is_inner(n)]
+    tensors = [
+        n for n in nodes
+        if isinstance(n, (Each, Head)) and not _is_inner(n) and id(n) not in _saying_more(nodes)
+    ]  # fmt: skip
     for node in rng.sample(tensors, min(len(tensors), 2 * OF_A_GRAPH)):
         assert graph is not None
         made = _piece(graph, node, rng, f"{number}_{len(found)}")
@@ -88,6 +91,16 @@ def pieces_of(number: int) -> list[tuple[Task, KernelExample]]:
 def _is_inner(node: Node) -> bool:
     """Whether another node's text says it."""
     return node.python in (PASSED, PASSED_BOTH)
+
+
+def _saying_more(nodes: Sequence[Node]) -> set[int]:
+    """Nodes whose text says what is done with them too: a product and the root that it is divided
+    by. Neither is there without the other."""
+    return {
+        id(a)
+        for n in nodes if _is_inner(n)
+        for a in n.args if isinstance(a, Head) and not _is_inner(a) and a.plan not in ("", a.python)
+    }  # fmt: skip
 
 
 def _piece(
@@ -118,23 +131,39 @@ def _as_part(own: Graph) -> tuple[Task, KernelExample] | None:
         given[number].c_name = called
     ordered = tuple(given[number] for number in part.tensors)
     try:
-        code = _as_said(_code(replace(own, inputs=ordered, layers=()), part), part)
+        code, terms = _code(replace(own, inputs=ordered, layers=()), part)
     except ValueError:
         return None
-    task = part.task.model_copy(
-        update={"name": own.name, "split": Split.TRAIN, "source": "graphs", "naive_kernel": code}
+    code = _as_said(code, part)
+    sets = (part.task.cases, part.task.gpu_cases)
+    longest = iter(terms)
+    cases, gpu_cases = (
+        tuple(c.model_copy(update={"reduction_length": next(longest)}) for c in cases)
+        for cases in sets
     )
+    task = part.task.model_copy(update={
+        "name": own.name, "split": Split.TRAIN, "source": "graphs", "naive_kernel": code,
+        "cases": cases, "gpu_cases": gpu_cases,
+    })  # fmt: skip
     return task, KernelExample(task=task.name, level="naive", code=code, why_faster="")
 
 
-def _code(graph: Graph, part: Part) -> str:
-    """Its kernel, with names of extents that tell nothing. Raises ValueError where it has none."""
+def _code(graph: Graph, part: Part) -> tuple[str, list[int]]:
+    """(its kernel, with names of extents that tell nothing, and the terms of its longest loop in
+    each case). Raises ValueError where it has none."""
     try:
-        return Cuda(_with_numbers(renamed(graph), part)).source()
+        cuda = Cuda(_with_numbers(renamed(graph), part))
+        return cuda.source(), _longest(cuda)
     except ValueError:
         if any(isinstance(one, tuple) for one in graph.constants.values()):
             raise  # its name may be a size's
-        return renamed_text(Cuda(graph).source(), graph)
+        cuda = Cuda(graph)
+        return renamed_text(cuda.source(), graph), _longest(cuda)
+
+
+def _longest(cuda: Cuda) -> list[int]:
+    sets = map(cuda.graph.at, range(6))
+    return [max([1, *(one.value(sizes) for one in cuda.terms)]) for sizes in sets]
 
 
 def _with_numbers(graph: Graph, part: Part) -> Graph:
@@ -182,6 +211,7 @@ class _Cutting:
     def __init__(self, graph: Graph, rng: random.Random) -> None:
         self.rng = rng
         self.parameters = {id(p) for p in graph.parameters}
+        self.saying_more = _saying_more([*graph.output.walk()])
         self.inputs: list[Given] = []
         self.copies: dict[int, Node] = {}
         self.count = 0
@@ -204,7 +234,8 @@ class _Cutting:
             return self.copies[id(arg)]
         if id(arg) in self.parameters:
             return arg
-        if _is_inner(arg) or not said or _is_of_integers(arg):
+        together = _is_inner(arg) or id(arg) in self.saying_more
+        if together or not said or _is_of_integers(arg):
             return self.kept(arg)
         fits = (
             isinstance(arg, (Each, Head))
