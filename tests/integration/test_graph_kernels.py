@@ -48,7 +48,7 @@ async def test_what_is_easily_wrong_is_right(
 
 @pytest.mark.parametrize(
     ("number", "has"),
-    [(1, r"left\[16\]\[65\]"), (1, "finish1<<<"), (3, "atomicAdd"), (23, r"const bool\*")],
+    [(1, r"left\[16\]\[65\]"), (1, "finish1<<<"), (11, "atomicAdd"), (36, r"const bool\*")],
     ids=["in_tiles", "by_many_blocks", "atomic", "of_booleans"],
 )
 async def test_a_piece_is_right(emulator_pool: JudgePool, number: int, has: str) -> None:
@@ -56,3 +56,14 @@ async def test_a_piece_is_right(emulator_pool: JudgePool, number: int, has: str)
     assert made, "the numbers draw other pieces: choose another number"
     verdict = await emulator_pool.judge(made[0][0], made[0][1].code)
     assert verdict.status is Status.CORRECT, verdict.reason
+
+
+async def test_a_window_that_is_given_is_right(emulator_pool: JudgePool) -> None:
+    """Of a length that varies, along one axis, for each channel its own."""
+    made = [
+        pair for n in (25, 27, 31) for pair in pieces_of(n) if "F.conv2d(x, y" in pair[0].reference
+    ]
+    assert made, "the numbers draw other pieces: choose other numbers"
+    for task, kernel in made:
+        verdict = await emulator_pool.judge(task, kernel.code)
+        assert verdict.status is Status.CORRECT, verdict.reason

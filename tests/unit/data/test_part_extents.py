@@ -69,9 +69,7 @@ def test_the_side_of_a_square_is_a_root() -> None:
         (lambda n, h: 1.01**h, "std::pow(1.01, (double)x.size(1))"),
     ],
 )
-def test_a_number_that_a_power_makes_is_found(
-    made: Callable[[int, int], float], said: str
-) -> None:
+def test_a_number_that_a_power_makes_is_found(made: Callable[[int, int], float], said: str) -> None:
     values = [made(n, h) for n, h in zip(N.values, H.values, strict=True)]
     found = fraction(values, (N, H))
     assert found is not None

@@ -17,7 +17,7 @@ from coding_framework.data.graphs.expressions import (
     Together,
     Values,
 )
-from coding_framework.data.graphs.nodes import Extent, Given, Head, Node
+from coding_framework.data.graphs.nodes import Given, Head, Node
 from coding_framework.data.graphs.source import filled_python
 from coding_framework.data.graphs.texts import (
     bracketed,
@@ -668,30 +668,31 @@ class Cuda(Values):
         kernel = Kernel()
         self._open = kernel
         x, weight = head.args[:2]
-        side, pad = int(head.numbers["side"]), int(head.numbers["pad"])
+        sides, pad = weight.dims[2:], int(head.numbers["pad"])
         stride, dilation = (int(head.numbers.get(name, 1)) for name in ("stride", "dilation"))
         apart = f" * {dilation}" if dilation > 1 else ""
         steps = f" * {stride}" if stride > 1 else ""
         before = f" - {pad}" if pad else ""
         depthwise = bool(head.numbers.get("depthwise"))
         channels, *lengths = x.dims[1:]
-        taps = Extent.number(side ** len(lengths))
+        taps = times(sides)
         self.terms.append(taps if depthwise else channels * taps)
         channel = "i1" if depthwise else "r"
-        walked = list(zip("pqu", ("row", "column", "layer"), lengths, strict=False))
+        named = zip("pqu", ("row", "column", "layer"), strict=True)
+        walked = list(zip(range(2, len(x.dims)), named, lengths, sides, strict=False))
         flat = channel if depthwise else f"(i1 * {channels.factor} + r)"
-        if side > 1:
-            for tap, _, _ in walked:
-                flat = f"({flat} * {side} + {tap})"
-        there = [f"i{axis + 2}" if side == 1 else name for axis, (_, name, _) in enumerate(walked)]
+        for _, (tap, _), _, side in walked:
+            if not side.is_one:
+                flat = f"({flat} * {side.factor} + {tap})"
+        there = [f"i{axis}" if side.is_one else name for axis, (_, name), _, side in walked]
         lines, value = self._looped(kernel, lambda: self._value(kernel, x, ["i0", channel, *there]))
         name = self._made(weight)
         kernel.reads[name] = "float"
         step = [*lines, f"v += {bracketed(value)} * {name}[{unbracketed(flat)}];"]
-        if side > 1:
-            for axis, (tap, here, length) in reversed([*enumerate(walked, 2)]):
+        for axis, (tap, here), length, side in reversed(walked):
+            if not side.is_one:
                 step = [
-                    f"for (int {tap} = 0; {tap} < {side}; {tap}++) {{",
+                    f"for (int {tap} = 0; {tap} < {side.text}; {tap}++) {{",
                     f"  int {here} = i{axis}{steps} + {tap}{apart}{before};",
                     f"  if ({here} < 0 || {here} >= {length.text}) continue;",
                     *(f"  {line}" for line in step),

@@ -21,6 +21,7 @@ from coding_framework.data.graphs.singles.loops import (
     batch_norm,
     convolved,
     cross_entropy,
+    filtered,
     indexed,
     linear,
     log_sum_exp,
@@ -222,6 +223,7 @@ _MIDDLES: tuple[tuple[Callable[[Draw], Node], int], ...] = (
     (ids_of_column, 3),
     (outer, 6),
     (unit, 4),
+    (filtered, 8),
 )
 """What stands in the middle, and how often it is drawn."""
 

@@ -261,6 +261,43 @@ def convolved(d: Draw) -> Node:
     )  # fmt: skip
 
 
+def filtered(d: Draw) -> Node:
+    """An image or a sequence by a window that is given: for each channel its own, along one axis or
+    both, as blurs and gradients have it; or for all channels of a sequence together."""
+    axes = 2 if d.images else 1
+    if len(d.h.dims) != axes + 2 or any(e.is_one for e in d.h.dims) or len(d.inputs) > 1:
+        raise Dull
+    n, c, *lengths = d.h.dims
+    if axes == 1 and c.text != "c":
+        raise Dull
+    together = axes == 1 and d.rng.random() < 0.6
+    side = Extent.number(d.rng.choice((2, 3, 5)))
+    if d.rng.random() < 0.5:
+        side = d.size("taps", "taps", (3, 2, 2, d.rng.choice((5, 7, 11)), 4, 2))
+    kept = d.rng.choice(((True, True), (True, False), (False, True)))[:axes]
+    sides = [side if one or axes == 1 else ONE for one in kept]
+    out, inner = c, ONE
+    channels = c
+    if together:
+        out, inner = d.size("m", "m", (36, 24, 12, d.rng.choice((32, 64)), 156, 12)), c
+    else:
+        channels = out = Extent.number(d.rng.choice((1, 3, 3, 4)))
+        d.inputs.clear()
+        d.h = d.x = new_input(d, (n, channels, *lengths))
+    window = new_input(d, (out, inner, *sides))
+    made = [e + ONE + s * -1 for e, s in zip(lengths, sides, strict=True)]
+    if any(min(d.values(e)) < 1 for e in made):
+        raise Dull
+    groups = "" if together or out.is_one else f", groups={out.text}"
+    d.heads += 1
+    d.ops.append("conv" if together else "depthwise_conv")
+    return Head(
+        dims=(n, out, *made), args=(d.h, window), kind="convolution", name=f"conv{axes}d",
+        numbers={"depthwise": not together, "pad": 0},
+        python=f"F.conv{axes}d({{0}}, {{1}}{groups})",
+    )  # fmt: skip
+
+
 def cross_entropy(d: Draw) -> Node:
     """Of each row of logits and its label."""
     if len(d.h.dims) != 2 or any(e.is_one for e in d.h.dims) or not isinstance(d.h, Given):
