@@ -139,3 +139,18 @@ def used_lines(body: list[str]) -> list[str]:
         if len(kept) == len(body):
             return body
         body = kept
+
+
+def used_coordinates(lines: list[str], last: str) -> list[str]:
+    """The lines and the last one, without coordinates that nothing reads."""
+    while True:
+        text = "\n".join((*lines, last))
+        kept = [
+            line
+            for line in lines
+            if not (named := re.match(r"int (\w+) = ", line))
+            or len(re.findall(rf"\b{named[1]}\b", text)) > 1
+        ]
+        if len(kept) == len(lines):
+            return [*lines, last]
+        lines = kept
