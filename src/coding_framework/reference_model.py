@@ -48,7 +48,7 @@ def init_arguments(model: Any, values: Sequence[Any]) -> list[Any]:
 def _like(value: Any, own: Any) -> Any:
     if not isinstance(value, tuple) or not isinstance(own, (list, tuple)):
         return value
-    inner = (_like(v, own[min(n, len(own) - 1)]) for n, v in enumerate(value) if own)
+    inner = (_like(v, own[min(n, len(own) - 1)]) if own else v for n, v in enumerate(value))
     return list(inner) if isinstance(own, list) else tuple(inner)
 
 

@@ -76,7 +76,7 @@ def test_its_contract_is_told_and_it_is_taken_apart(problem: Path) -> None:
         ("", [[2.0, 3.0], [(5, 7)]]),
         ("def get_init_inputs():\n    return [1]", [(2.0, 3.0), ((5, 7),)]),
         ("def get_init_inputs():\n    raise OSError", [(2.0, 3.0), ((5, 7),)]),
-        ("def get_init_inputs():\n    return [[], ([1],)]", [[], ([5, 7],)]),
+        ("def get_init_inputs():\n    return [[], ([1],)]", [[2.0, 3.0], ([5, 7],)]),
     ],
 )
 def test_lists_are_what_the_problem_says(tail: str, found: list[object]) -> None:

@@ -80,6 +80,12 @@ def test_a_number_that_a_power_makes_is_found(made: Callable[[int, int], float],
         assert eval(own) == pytest.approx(value, rel=1e-8)
 
 
+def test_a_number_whose_power_no_float_holds_is_none() -> None:
+    steps = Known("number1", (2, 1000, 3))
+    assert fraction((1e99, 5.0, 7.0), (steps,)) is None
+    assert fraction((1e-99, 0.5, 0.7), (steps,)) is None
+
+
 def test_a_power_that_two_extents_would_tell_has_to_be_a_half() -> None:
     two = Known("x.size(0)", (8, 2, 2))
     assert fraction((8**0.3, 2**0.3, 2**0.3), (two,)) is None

@@ -59,7 +59,8 @@ def test_the_pairs_of_a_batch_are_counted() -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("x.size(0), k", "f(x), k"), ("y.size(0)", "y.size(0) % 7"), ("launch1(x", "start(x"),
+        ("x.size(0), k", "f(x), k"), ("y.size(0)", "y.numel()"),
+        ("y.size(0)", "y.size(0) % 7"), ("launch1(x", "start(x"),
         ("int m = y.size(0);", ""),
     ],
 )  # fmt: skip

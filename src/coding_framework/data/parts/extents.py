@@ -130,6 +130,8 @@ def _exponential(values: Sequence[float], known: Sequence[Known]) -> str | None:
                 continue
             most = max(range(len(left)), key=lambda n: abs(math.log(left[n])))
             base = float(f"{left[most] ** (1 / one.values[most]):.10g}")
+            if max(one.values) * abs(math.log(base)) > math.log(_FARTHEST):
+                continue
             made = [base**n for n in one.values]
             if base != 1.0 and all(map(math.isclose, made, left)):
                 return form.format(f"std::pow({base!r}, (double){one.text})")

@@ -69,7 +69,7 @@ def _value(text: str, known: Mapping[str, int], shapes: Mapping[str, Sequence[in
             return known[node.id]
         if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
             return int(_OPERATORS[type(node.op)](of(node.left), of(node.right)))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
             tensor, axis = node.func.value, of(node.args[0])
             if isinstance(tensor, ast.Name) and node.func.attr == "size" and tensor.id in shapes:
                 return shapes[tensor.id][axis]
