@@ -123,7 +123,6 @@ def _told(speeds: dict[str, list[float]]) -> dict[str, Any]:
     return {
         name: {"kernels": len(some), "geometric_mean": round(geometric_mean(some), 3)}
         for name, some in rows.items()
-        if some
     }
 
 

@@ -31,6 +31,11 @@ def run_reference(source: str | ast.Module) -> dict[str, Any]:
     return names
 
 
+def make_model(model: Any, values: Sequence[Any]) -> Any:
+    """One of a reference's class `Model`, with a task's values. Raises whatever it raises."""
+    return model(*init_arguments(model, values))
+
+
 def init_arguments(model: Any, values: Sequence[Any]) -> list[Any]:
     """What the class `Model` of a reference is made with: a task's values, which keep lists as
     tuples, with a list wherever the reference's own `get_init_inputs()` has one."""

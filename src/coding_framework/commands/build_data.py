@@ -7,7 +7,6 @@ judged, and the sets of examples built from it. A command that was killed goes o
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from collections import Counter
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from coding_framework.agents.prompts import ANSWER_TOKENS
-from coding_framework.agents.prompts.contract import contract_of
+from coding_framework.agents.prompts.contract import contract_of, shapes_told
 from coding_framework.commands.options import TaskSelection
 from coding_framework.data.audit import AuditReport, audit_split, outside_overlap
 from coding_framework.data.example_store import ExampleStore, read_training_examples
@@ -326,12 +325,7 @@ def _with_choices(example: TrainingExample) -> TrainingExample:
     """With what its products were chosen by, where it has any."""
     if "__launch_bounds__" not in example.code:
         return example
-    shapes = {
-        name: [int(extent) for extent in dims.split(", ")]
-        for name, dims in re.findall(
-            r"Tensor (\w+)\[([^\]]+)\]", contract_of(example.task).signature
-        )
-    }
+    shapes = shapes_told(contract_of(example.task))
     return example.model_copy(update={"code": with_choices(example.code, shapes)})
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from coding_framework.errors import UsageError
 from coding_framework.reference_model import (
-    init_arguments,
+    make_model,
     recorded_definitions,
     run_reference,
 )
@@ -234,7 +234,7 @@ def _parameters(task: Task, values: Sequence[InitArg]) -> tuple[str, ...]:
     try:
         names = run_reference(task.reference)
         with torch.device("meta"), recorded_definitions() as definitions:
-            model = names["Model"](*init_arguments(names["Model"], values))
+            model = make_model(names["Model"], values)
     except Exception as e:  # whatever a user's own source raises
         raise UsageError(
             f"the reference of task {task.name!r} cannot be built ({type(e).__name__}: {e}): "

@@ -37,7 +37,7 @@ def require_function(task: Task) -> None:
     """Raises UsageError where the module's output is no function of its inputs and parameters."""
     import torch
 
-    from coding_framework.reference_model import init_arguments, run_reference
+    from coding_framework.reference_model import make_model, run_reference
 
     case = min(task.cases, key=lambda c: sum(_size(s.shape) for s in c.inputs))
     if not case.inputs:
@@ -48,8 +48,7 @@ def require_function(task: Task) -> None:
     names = run_reference(task.reference)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
-        values = case.init_args or task.init_args
-        model = names["Model"](*init_arguments(names["Model"], values))
+        model = make_model(names["Model"], case.init_args or task.init_args)
         inputs = [_drawn(s.shape, s.dtype, s.low, s.high) for s in case.inputs]
         fresh = copy.deepcopy(model)
         torch.manual_seed(1)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
-from coding_framework.agents.prompts.contract import contract_of
+from coding_framework.agents.prompts.contract import contract_of, shapes_told
 from coding_framework.data.modules.examples import module_kernels
 from coding_framework.data.modules.kernels.choices import with_choices
 from coding_framework.data.modules.pool import shown_drafts
@@ -75,10 +73,7 @@ def test_every_tensor_core_product_of_the_catalogue_says_it() -> None:
     drafts = [d for d in shown_drafts() if d.family == "linear_fused"][:6]
     for draft in drafts:
         task, kernels = module_kernels(draft)
-        shapes = {
-            name: tuple(map(int, dims.split(", ")))
-            for name, dims in re.findall(r"Tensor (\w+)\[([^\]]+)\]", contract_of(task).signature)
-        }
+        shapes = shapes_told(contract_of(task))
         for kernel in kernels:
             count = kernel.code.count("__launch_bounds__")
             assert len(said(with_choices(kernel.code, shapes))) == count, kernel.level

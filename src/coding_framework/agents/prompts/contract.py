@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
@@ -40,6 +41,12 @@ class Contract:
     """Whether the signature ends with numbers."""
     shapes: LineShapes = ()
     """What each line of the reference makes of these inputs, where v4 asked for it."""
+
+
+def shapes_told(contract: Contract) -> dict[str, tuple[int, ...]]:
+    """Of the tensors of the signature, by name."""
+    found = re.findall(r"Tensor(?:<\w+>)? (\w+)\[([^\]]+)\]", contract.signature)
+    return {name: tuple(map(int, dims.split(", "))) for name, dims in found}
 
 
 _TOLD: OrderedDict[Task, Contract] = OrderedDict()
@@ -123,7 +130,7 @@ def _built(task: Task, case: TestCase, told_shapes: bool) -> _Built:
     import torch
 
     from coding_framework.reference_model import (
-        init_arguments,
+        make_model,
         recorded_definitions,
         run_reference,
     )
@@ -131,7 +138,7 @@ def _built(task: Task, case: TestCase, told_shapes: bool) -> _Built:
     values = case.init_args or task.init_args
     namespace = run_reference(task.reference)
     with torch.device("meta"), recorded_definitions() as definitions:
-        model = namespace["Model"](*init_arguments(namespace["Model"], values))
+        model = make_model(namespace["Model"], values)
     own = _own_model(namespace["Model"], task)
     names = _argument_names(own, task, len(values))
     named = dict(zip(names, values, strict=True))

@@ -47,7 +47,7 @@ from coding_framework.errors import (
     UsageError,
 )
 from coding_framework.reference_model import (
-    init_arguments,
+    make_model,
     recorded_definitions,
     run_reference,
 )
@@ -526,7 +526,7 @@ def _new_model(
     model_class: Callable[..., Any], init_args: tuple[InitArg, ...], inputs: Sequence[torch.Tensor]
 ) -> nn.Module:
     """In the dtype of its inputs, as PyTorch initialises it."""
-    model = model_class(*init_arguments(model_class, init_args))
+    model = make_model(model_class, init_args)
     if not isinstance(model, nn.Module):
         raise TypeError(f"Model is a {type(model).__name__}, not an nn.Module")
     floating = [t.dtype for t in inputs if t.is_floating_point()]

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from coding_framework.cuda.device.rough_need import AN_INPUT, AN_OUTPUT
 from coding_framework.cuda.expected.inputs import TORCH_DTYPES
 from coding_framework.cuda.expected.operation_mode import OperationMode
-from coding_framework.reference_model import init_arguments, run_reference
+from coding_framework.reference_model import make_model, run_reference
 from coding_framework.types import Task, TestCase
 
 _PASSING = 16
@@ -75,8 +75,7 @@ def _counted(task: Task, case: TestCase) -> tuple[int, int, _Between]:
     namespace = run_reference(task.reference)
     with torch.device("meta"), torch.no_grad():
         tensors = [torch.empty(s.shape, dtype=TORCH_DTYPES[s.dtype]) for s in case.inputs]
-        values = case.init_args or task.init_args
-        model = namespace["Model"](*init_arguments(namespace["Model"], values))
+        model = make_model(namespace["Model"], case.init_args or task.init_args)
         with _Between() as between:
             result = model(*tensors)
     outputs = list(result) if isinstance(result, (tuple, list)) else [result]

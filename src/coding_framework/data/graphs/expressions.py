@@ -21,7 +21,7 @@ from coding_framework.data.graphs.nodes import (
     View,
 )
 from coding_framework.data.graphs.texts import bracketed, broadcast, filled, linear, texts_of
-from coding_framework.data.modules.kernels.lowering import Join
+from coding_framework.data.modules.kernels.lowering import C_TYPES, Join
 from coding_framework.data.modules.pointwise import POINTWISE
 
 
@@ -45,7 +45,6 @@ FUNCTIONS = {
     "huber": "fabsf(v) < 1.0f ? 0.5f * v * v : fabsf(v) - 0.5f",
 }
 """Functions of one value that a kernel's file defines where it calls them."""
-C_TYPES = {"float32": "float", "int64": "int64_t", "bool": "bool"}
 Together = Literal["warp", "block"]
 """Threads that add up what each of them has."""
 LIGHT = 4

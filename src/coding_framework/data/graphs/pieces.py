@@ -71,13 +71,14 @@ def pieces_of(number: int) -> list[tuple[Task, KernelExample]]:
     graph = None if number in excluded() else draw_graph(number)
     rng = random.Random(f"pieces {number}")
     nodes = [] if graph is None else [*graph.output.walk()]
+    whole = _saying_more(nodes)
     tensors = [
         n for n in nodes
-        if isinstance(n, (Each, Head)) and not _is_inner(n) and id(n) not in _saying_more(nodes)
+        if isinstance(n, (Each, Head)) and not _is_inner(n) and id(n) not in whole
     ]  # fmt: skip
     for node in rng.sample(tensors, min(len(tensors), 2 * OF_A_GRAPH)):
         assert graph is not None
-        made = _piece(graph, node, rng, f"{number}_{len(found)}")
+        made = _piece(_Cutting(graph, whole, rng), node, f"{number}_{len(found)}")
         if made is not None:
             found.append(made)
         if len(found) == OF_A_GRAPH:
@@ -103,13 +104,10 @@ def _saying_more(nodes: Sequence[Node]) -> set[int]:
     }  # fmt: skip
 
 
-def _piece(
-    graph: Graph, node: Node, rng: random.Random, name: str
-) -> tuple[Task, KernelExample] | None:
+def _piece(cutting: _Cutting, node: Node, name: str) -> tuple[Task, KernelExample] | None:
     """None where it is not one part, or has no kernel here."""
-    cutting = _Cutting(graph, rng)
     output = cutting.kept(node)
-    own = _graph_of(graph, output, cutting.inputs, f"piece_{name}")
+    own = _graph_of(cutting.graph, output, cutting.inputs, f"piece_{name}")
     return None if own is None else _as_part(own)
 
 
@@ -138,8 +136,8 @@ def _as_part(own: Graph) -> tuple[Task, KernelExample] | None:
     sets = (part.task.cases, part.task.gpu_cases)
     longest = iter(terms)
     cases, gpu_cases = (
-        tuple(c.model_copy(update={"reduction_length": next(longest)}) for c in cases)
-        for cases in sets
+        tuple(c.model_copy(update={"reduction_length": next(longest)}) for c in some)
+        for some in sets
     )
     task = part.task.model_copy(update={
         "name": own.name, "split": Split.TRAIN, "source": "graphs", "naive_kernel": code,
@@ -208,10 +206,11 @@ def _as_said(code: str, part: Part) -> str:
 class _Cutting:
     """Copies of a node and of some before it; what is before those is given."""
 
-    def __init__(self, graph: Graph, rng: random.Random) -> None:
+    def __init__(self, graph: Graph, saying_more: set[int], rng: random.Random) -> None:
+        self.graph = graph
+        self.saying_more = saying_more
         self.rng = rng
         self.parameters = {id(p) for p in graph.parameters}
-        self.saying_more = _saying_more([*graph.output.walk()])
         self.inputs: list[Given] = []
         self.copies: dict[int, Node] = {}
         self.count = 0

@@ -148,7 +148,7 @@ class _Source:
         from torch import fx, nn
 
         from coding_framework.reference_model import (
-            init_arguments,
+            make_model,
             recorded_definitions,
             run_reference,
         )
@@ -160,7 +160,7 @@ class _Source:
         namespace = run_reference(self.task.reference)
         with torch.device("meta"), recorded_definitions() as definitions:
             given = self.case.init_args or self.task.init_args
-            model = namespace["Model"](*init_arguments(namespace["Model"], given))
+            model = make_model(namespace["Model"], given)
             parameters = definitions.parameters(model)
         graph = Tracer().trace(model)
         inputs = iter([self.given(spec.shape) for spec in self.case.inputs])

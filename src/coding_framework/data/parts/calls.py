@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from coding_framework.errors import UsageError
 from coding_framework.reference_model import (
-    init_arguments,
+    make_model,
     recorded_definitions,
     run_reference,
 )
@@ -334,8 +334,7 @@ def _run(task: Task, case: TestCase, *, real: bool) -> _Run:
     with torch.device(device), recorded_definitions() as definitions, torch.random.fork_rng([]):
         torch.manual_seed(0)
         with _Recorder(built, lenient=True):
-            values = case.init_args or task.init_args
-            model = namespace["Model"](*init_arguments(namespace["Model"], values))
+            model = make_model(namespace["Model"], case.init_args or task.init_args)
         model.to(device)
         inputs = [_drawn(spec, device) for spec in case.inputs]
         names = list(definitions.parameters(model))

@@ -6,14 +6,8 @@ from __future__ import annotations
 
 from coding_framework.data.graphs.draw import Draw, Dull, is_channels
 from coding_framework.data.graphs.elementwise import keep
-from coding_framework.data.graphs.nodes import ONE, PASSED, Extent, Given, Head, Node, View
-from coding_framework.data.graphs.singles.values import new_input
-
-
-def _require_given(d: Draw, *ranks: int) -> None:
-    """Raises Dull where the tensor in hand is no input of such a rank, or has an axis of one."""
-    if len(d.h.dims) not in ranks or not isinstance(d.h, Given) or any(e.is_one for e in d.h.dims):
-        raise Dull
+from coding_framework.data.graphs.nodes import ONE, PASSED, Extent, Head, Node, View
+from coding_framework.data.graphs.singles.values import new_input, require_plain
 
 
 def of_booleans(d: Draw) -> Node:
@@ -25,8 +19,12 @@ def of_booleans(d: Draw) -> Node:
         d.inputs.clear()
         mask = d.input(d.x.dims, "in0", dtype="bool")
         d.ops.append("float")
-        said, c = d.pick("{0}.float()", "{0}.to(torch.float32)", "(~{0}).float()"), "1.0f : 0.0f"
-        return d.each(f"{{0}} ? {'0.0f : 1.0f' if '~' in said else c}", said, mask)
+        c, python = d.rng.choice((
+            ("{0} ? 1.0f : 0.0f", "{0}.float()"),
+            ("{0} ? 1.0f : 0.0f", "{0}.to(torch.float32)"),
+            ("{0} ? 0.0f : 1.0f", "(~{0}).float()"),
+        ))  # fmt: skip
+        return d.each(c, python, mask)
     axes = tuple(range(rank))
     if rank > 1 and d.rng.random() < 0.6:
         axes = d.rng.choice(((0, rank - 1), (0, 1), (rank - 1,), (0,), (rank - 2, rank - 1)))
@@ -61,7 +59,7 @@ def of_booleans(d: Draw) -> Node:
 
 def gathered(d: Draw) -> Node:
     """Places of each row that an index names: as many as it says, or one, from a shifted list."""
-    _require_given(d, 2, 3)
+    require_plain(d, 2, 3)
     h, rank = d.h, len(d.h.dims)
     d.heads += 1
     d.ops.append("gather")
@@ -85,7 +83,7 @@ def gathered(d: Draw) -> Node:
 
 def rows_of_each(d: Draw) -> Node:
     """Of each first one the rows that its own list names."""
-    _require_given(d, 2, 3)
+    require_plain(d, 2, 3)
     n, *rest = d.h.dims
     m = d.size("m", "m", (16, 9, 6, d.rng.choice((32, 128, 512)), 77, 6))
     y = d.input((n, m), "in1", dtype="int64", high=rest[0])
@@ -124,7 +122,7 @@ def ids_of_column(d: Draw) -> Node:
 
 def outer(d: Draw) -> Node:
     """All products of two lists."""
-    _require_given(d, 1)
+    require_plain(d, 1)
     m = d.size("m", "m", (16, 9, 6, d.rng.choice((64, 128, 512)), 77, 6))
     y = new_input(d, (m,))
     own = View(dims=(*d.h.dims, ONE), args=(d.h,), python=PASSED, place=keep(0))

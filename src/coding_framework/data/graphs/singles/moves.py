@@ -62,13 +62,18 @@ def rolled(d: Draw) -> Node:
     axis = d.rng.randrange(rank)
     length = told(d.h.dims[axis])
     by = d.rng.choice((1, -1, 2))
-    start = f"@ + {length} - {by}" if by > 0 else f"@ + {-by}"
     said = "-1" if axis == rank - 1 and d.rng.random() < 0.5 else str(axis)
     python = d.pick(
         f"torch.roll({{0}}, {by}, {said})", f"torch.roll({{0}}, shifts={by}, dims={said})",
         f"{{0}}.roll({by}, {said})",
     )  # fmt: skip
-    return _moved(d, python, _placed(axis, f"({start}) % {length}"), d.h.dims, "roll")
+    return _moved(d, python, _placed(axis, _shifted(length, by)), d.h.dims, "roll")
+
+
+def _shifted(length: str, by: int) -> str:
+    """Where the element comes from that a roll puts at @."""
+    start = f"@ + {length} - {by}" if by > 0 else f"@ + {-by}"
+    return f"({start}) % {length}"
 
 
 def _rolled_twice(d: Draw) -> Node:
@@ -78,8 +83,7 @@ def _rolled_twice(d: Draw) -> Node:
     texts = []
     for axis, by in zip((rank - 2, rank - 1), steps, strict=True):
         length = told(d.h.dims[axis])
-        start = f"@ + {length} - {by}" if by > 0 else f"@ + {-by}"
-        texts.append(f"({start}) % {length}" if by else "@")
+        texts.append(_shifted(length, by) if by else "@")
 
     def place(p: Places) -> list[str]:
         return [*p[:-2], texts[0].replace("@", p[-2]), texts[1].replace("@", p[-1])]

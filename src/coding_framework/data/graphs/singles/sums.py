@@ -10,14 +10,17 @@ from coding_framework.data.graphs.nodes import (
     PASSED_BOTH,
     Each,
     Extent,
-    Given,
     Head,
     Node,
     Places,
     View,
 )
 from coding_framework.data.graphs.singles.loops import of_channels
-from coding_framework.data.graphs.singles.values import new_input, pairwise_loss
+from coding_framework.data.graphs.singles.values import (
+    new_input,
+    pairwise_loss,
+    require_plain,
+)
 from coding_framework.data.graphs.texts import bracketed, elements_of
 
 
@@ -26,12 +29,6 @@ def _over(x: Node, rank: int, *axes: int) -> View:
     own = dict(zip(axes, x.dims, strict=True))
     dims = tuple(own.get(axis, ONE) for axis in range(rank))
     return View(dims=dims, args=(x,), python=PASSED, place=keep(*axes))
-
-
-def _require_plain(d: Draw, *ranks: int) -> None:
-    """Raises Dull where the tensor in hand is no input of such a rank, or has an axis of one."""
-    if len(d.h.dims) not in ranks or not isinstance(d.h, Given) or any(e.is_one for e in d.h.dims):
-        raise Dull
 
 
 def _within(d: Draw, x: Node, name: str, axes: tuple[int, ...], *, kept: bool = True) -> Head:
@@ -50,7 +47,7 @@ def _gaps(d: Draw, axes: tuple[int, ...]) -> tuple[Head, Node]:
 
 def einsum(d: Draw) -> Node:
     """Of two tensors: a product of their elements, added up along the axes that it leaves out."""
-    _require_plain(d, 2, 3, 4)
+    require_plain(d, 2, 3, 4)
     h, rank = d.h, len(d.h.dims)
     m = d.size("m", "m", (16, 9, 6, d.rng.choice((48, 64, 128, 200)), 77, 6))
     a, b, *rest = h.dims
@@ -95,7 +92,7 @@ def einsum(d: Draw) -> Node:
 
 def added_at(d: Draw) -> Node:
     """Rows that are added to those that an index names, or the largest of them."""
-    _require_plain(d, 1, 2)
+    require_plain(d, 1, 2)
     x, rest = d.h, d.h.dims[1:]
     pairs = d.rng.random() < 0.4  # the index is a row of a list of edges
     m = d.size("m", "m", (24, 40, 10, d.rng.choice((512, 2048, 16384)), 150, 10))
@@ -108,9 +105,9 @@ def added_at(d: Draw) -> Node:
     if form != "index_add" and rest:
         said += d.pick("[:, None]", ".unsqueeze(-1)", ".unsqueeze(1)") + ".expand_as({1})"
     place = (lambda p: [row, p[0]]) if pairs else keep(0)
-    d.ops.append(form if "add" in form else "scatter_reduce")
-    d.heads += 1
     if "add" in form:
+        d.ops.append(form)
+        d.heads += 1
         index = View(dims=(m,), args=(y, z), python=said, place=place)
         base = d.pick("torch.zeros_like({2})", "torch.zeros_like({2})", "{2}")
         return Head(
@@ -125,7 +122,7 @@ def added_at(d: Draw) -> Node:
     own = d.each(f"{{0}} == {{i1}} ? {{1}} : {none}", PASSED_BOTH, index, _over(z, 3, 0, 2), shape)
     total = d.reduce(own, {"amax": "max", "amin": "min"}[form], (0,))
     total.python = PASSED
-    d.ops[-2:] = ["scatter_reduce"]
+    d.ops[-1] = "scatter_reduce"
     return d.each(
         f"{{0}} == {none} ? 0.0f : {{0}}",
         f'torch.zeros_like({{1}}).scatter_reduce(0, {{0}}, reduce="{form}", include_self=False)',
@@ -173,7 +170,7 @@ def instance_norm(d: Draw) -> Node:
 
 def attention(d: Draw) -> Node:
     """Of queries, keys and values, as PyTorch has it in one call."""
-    _require_plain(d, 4)
+    require_plain(d, 4)
     n, k, t, inner = d.h.dims
     if inner.text != "d":
         raise Dull
@@ -297,7 +294,7 @@ def by_count(d: Draw) -> Node:
 
 def picked_of_axis(d: Draw) -> Node:
     """Along the second axis the element that an index of each first one names."""
-    _require_plain(d, 3)
+    require_plain(d, 3)
     n, s, t = d.h.dims
     index = d.input((n,), f"in{len(d.inputs)}", dtype="int64", high=s)
     d.heads += 1

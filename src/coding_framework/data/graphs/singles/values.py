@@ -71,6 +71,12 @@ def new_input(d: Draw, dims: tuple[Extent, ...], **more: object) -> Given:
     return d.input(dims, f"in{len(d.inputs)}", **more)
 
 
+def require_plain(d: Draw, *ranks: int) -> None:
+    """Raises Dull where the tensor in hand is no input of such a rank, or has an axis of one."""
+    if len(d.h.dims) not in ranks or not isinstance(d.h, Given) or any(e.is_one for e in d.h.dims):
+        raise Dull
+
+
 def chain(d: Draw) -> Node:
     """One elementwise operation."""
     rng = d.rng

@@ -52,7 +52,7 @@ JOINS: dict[Join, str] = {
     "min": "{a} = fminf({a}, {e});",
     "product": "{a} *= {e};",
 }
-C_TYPES = {"float32": "float", "int64": "int64_t"}
+C_TYPES = {"float32": "float", "int64": "int64_t", "bool": "bool"}
 
 
 @dataclass(frozen=True, slots=True)
