@@ -654,7 +654,7 @@ def people(now: Experiment) -> Mapping[str, Any]:
     return {"policy": now.best, **numbers_by_suite(now.work / "people")}
 
 
-PEOPLE = tuple(f"modules_people_use{n}" for n in ("", "_2", "_3", "_4", "_5", "_6", "_7", "_8"))
+PEOPLE = tuple(f"modules_people_use{n}" for n in ("", "_2", "_3", "_4", "_5", "_6", "_7", "_8", "_9"))
 
 
 def candidates(now: Experiment) -> Mapping[str, Any]:
@@ -735,9 +735,10 @@ def _tested(
 def feedback(now: Experiment) -> Mapping[str, Any]:
     """Conversations on the held-out tasks, each until its first correct kernel."""
     how = _conversed(now)
+    warmer = how.temperature if how.redraw_temperature is None else how.redraw_temperature
     return _conversations(
         now, "feedback", how.samples, "--turns", str(how.turns), "--stop-when-correct",
-        "--redraws", str(how.redraws),
+        "--redraws", str(how.redraws), "--redraw-temperature", str(warmer),
     )  # fmt: skip
 
 

@@ -61,6 +61,8 @@ class Conversed(Config):
     turns: int = Field(default=3, ge=2)
     redraws: int = Field(default=1, ge=0)
     """How often an answer that repeats an earlier one is drawn again."""
+    redraw_temperature: float | None = Field(default=None, ge=0.0)
+    """Of such an answer; None: the same."""
     temperature: float = Field(default=0.6, gt=0.0)
 
 

@@ -312,13 +312,18 @@ def make_agents(
     budget: PromptBudget | None = None,
     prompts: PromptVersion = "v1",
     redraws: int = 0,
+    redraw_temperature: float | None = None,
 ) -> dict[Role, Agent]:
     """Generator and optimizer; one policy and sampling for both unless the optimizer has its own.
-    Prompts over the budget are trimmed by rule. redraws: as `agents.answers.RoleAgent` has it."""
+    Prompts over the budget are trimmed by rule. redraws, redraw_temperature: as
+    `agents.answers.RoleAgent` has them."""
     from coding_framework.agents.generator import GeneratorAgent
     from coding_framework.agents.optimizer import OptimizerAgent
 
-    how: dict[str, Any] = {"budget": budget, "prompts": prompts, "redraws": redraws}
+    how: dict[str, Any] = {
+        "budget": budget, "prompts": prompts, "redraws": redraws,
+        "redraw_temperature": redraw_temperature,
+    }  # fmt: skip
     return {
         Role.GENERATOR: GeneratorAgent(generator, sampling, **how),
         Role.OPTIMIZER: OptimizerAgent(

@@ -41,11 +41,13 @@ class RoleAgent:
         prompts: PromptVersion = PROMPT_VERSION,
         device: str | None = None,
         redraws: int = 0,
+        redraw_temperature: float | None = None,
     ) -> None:
         """device: the GPU that prompts tell of; None: `this_device`. redraws: how often an answer
         whose code was there before is drawn again; where the likeliest token is taken it would be
-        the same again."""
+        the same again. redraw_temperature: of such an answer; None: as the others."""
         self.redraws = redraws
+        self.redraw_temperature = redraw_temperature
         self.policy = policy
         self.sampling = sampling or SamplingParams()
         self.budget = budget
@@ -68,8 +70,8 @@ class RoleAgent:
         redraws = self.redraws if there and sampling.temperature > 0 else 0
         spent = 0
         for redraw in range(redraws + 1):
-            if redraw and sampling.seed is not None:
-                sampling = sampling.model_copy(update={"seed": sampling.seed + REDRAW_STRIDE})
+            if redraw:
+                sampling = self._again(sampling)
             generation = await self.policy.generate(messages, sampling)
             extraction = extract_kernel(generation.text, shown.code if shown is not None else None)
             if extraction.code not in there or redraw == redraws:
@@ -78,3 +80,12 @@ class RoleAgent:
         return AgentAnswer(
             messages=messages, generation=generation, extraction=extraction, redrawn_tokens=spent
         )
+
+    def _again(self, sampling: SamplingParams) -> SamplingParams:
+        """Of the answer that is drawn in the place of one by `sampling`."""
+        new: dict[str, float] = {}
+        if sampling.seed is not None:
+            new["seed"] = sampling.seed + REDRAW_STRIDE
+        if self.redraw_temperature is not None:
+            new["temperature"] = self.redraw_temperature
+        return sampling.model_copy(update=new)

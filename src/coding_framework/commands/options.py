@@ -53,6 +53,8 @@ class SolveOptions(Config):
     differ in their device code, and gives each its share of the candidates."""
     redraws: int = Field(default=0, ge=0, le=8)
     """How often an answer that repeats the code of an earlier turn is drawn again."""
+    redraw_temperature: float | None = Field(default=None, ge=0.0)
+    """Temperature of an answer that is drawn again. Default: as the others."""
     parts: bool = False
     """Take a module of many steps apart: a conversation about each operation, with the elementwise
     ones beside it, and their kernels joined and judged as one."""
@@ -94,7 +96,8 @@ class SolveOptions(Config):
     @property
     def conversation_id(self) -> str:
         """The same options are the same conversation; the judge's settings and the folder aside."""
-        later = {"beam": 1, "redraws": 0, "parts": False}  # as before there were these settings
+        # As before there were these settings:
+        later = {"beam": 1, "redraws": 0, "redraw_temperature": None, "parts": False}
         unset = {name for name, value in later.items() if getattr(self, name) == value}
         aside = {"output_dir", "into", "keys", "key", "judge"} | unset
         said = self.model_dump_json(exclude=aside)

@@ -112,8 +112,9 @@ async def _converse(
         stack.callback(judge.close)
         policies = await _apart(lambda: specializer.policies(_loader(options, stack)))
         agents = specializer.agents(
-            policies, _budget(policies[Role.GENERATOR], options), redraws=options.redraws
-        )
+            policies, _budget(policies[Role.GENERATOR], options), redraws=options.redraws,
+            redraw_temperature=options.redraw_temperature,
+        )  # fmt: skip
         tester = None
         if options.tester != "off":
             model = policies[Role.OPTIMIZER] if options.tester == "model" else None

@@ -55,6 +55,8 @@ class EvalOptions(Config):
     redraws: int = Field(default=0, ge=0, le=8)
     """How often an answer that repeats the code of an earlier turn is drawn again. Its tokens are
     counted."""
+    redraw_temperature: float | None = Field(default=None, ge=0.0)
+    """Temperature of an answer that is drawn again. Default: as the others."""
     stop_when_correct: bool = False
     """End a conversation with its first correct kernel."""
     seed: int = Field(default=0, ge=0)

@@ -118,6 +118,7 @@ def _asked(
                     budget=budget,
                     prompts=prompts,
                     redraws=options.redraws,
+                    redraw_temperature=options.redraw_temperature,
                 )
                 wanted.append(Wanted(suite, entry, number, agents))
     return Speaker(

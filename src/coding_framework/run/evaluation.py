@@ -191,6 +191,8 @@ def _identity(
         }
         if options.redraws:
             sampling["redraws"] = options.redraws
+            if options.redraw_temperature is not None:
+                sampling["redraw_temperature"] = options.redraw_temperature
     return EvalIdentity(
         model=speaker.name,
         model_digest=speaker.digest,

@@ -24,9 +24,11 @@ class Policy:
     def __init__(self, *codes: str) -> None:
         self.codes = list(codes)
         self.seeds: list[int | None] = []
+        self.temperatures: list[float] = []
 
     async def generate(self, messages: Any, sampling: SamplingParams) -> Generation:
         self.seeds.append(sampling.seed)
+        self.temperatures.append(sampling.temperature)
         text = f"```cuda\n{self.codes.pop(0)}\n```"
         return Generation(text=text, response_ids=(1, 2, 3, 4, 5))
 
@@ -54,3 +56,12 @@ async def test_nothing_is_drawn_again_unasked_or_where_it_would_be_the_same(redr
     policy = Policy(KERNEL)
     answer = await asked(policy, redraws, temperature=temperature)
     assert (len(policy.seeds), answer.redrawn_tokens) == (1, 0)
+
+
+async def test_what_is_drawn_again_has_a_temperature_of_its_own():
+    policy = Policy(KERNEL, KERNEL, KERNEL.replace("k()", "other()"))
+    sampling = SamplingParams(temperature=0.6)
+    agent = OptimizerAgent(policy, sampling, redraws=2, redraw_temperature=1.1)
+    await agent.answer(STATE)
+    assert policy.temperatures == [0.6, 1.1, 1.1]
+    assert agent.sampling.temperature == 0.6
