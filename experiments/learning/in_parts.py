@@ -19,6 +19,7 @@ from typing import Any
 
 from coding_framework.data.kernelbench.problems import load_problem_file
 from coding_framework.data.parts.calls import PartsError, Trace, traced
+from coding_framework.data.parts.finer import finer
 from coding_framework.data.parts.join import is_piece, joined, require_joinable
 from coding_framework.data.parts.pieces import Part, parted
 from coding_framework.errors import UsageError
@@ -43,7 +44,7 @@ def cut(work: Path, folders: Sequence[Path]) -> dict[str, Any]:
             without[file] = str(e)
             continue
         parts |= {part.key: part for part in found}
-        alone |= {part.key: part for part in parted(trace, _all_of(found))}
+        alone |= {part.key: part for part in finer(trace, found)}
     _write(work / "parts", parts)
     _write(work / "alone", {key: part for key, part in alone.items() if key not in parts})
     write_json_atomic(work / "cut.json", {"modules": modules, "without": without})
@@ -56,7 +57,7 @@ def again(work: Path, evaluation: Path) -> dict[str, Any]:
     parts = {
         part.key: part
         for _, trace in _traces(work)
-        for part in parted(trace, _unsolved(trace, solved))
+        for part in _finer(trace, solved)
         if part.key not in solved and not (work / "parts" / f"{part.key}.json").exists()
     }
     _write(work / "again", parts)
@@ -87,7 +88,7 @@ def join(work: Path, evaluations: Sequence[Path]) -> dict[str, Any]:
     solved = {key: code for found in (first, *others) for key, code in found.items()}
     lines, left = [], {}
     for file, trace in _traces(work):
-        parts = parted(trace, _unsolved(trace, first))
+        parts = _finer(trace, first)
         missing = [p.task.description for p in parts if p.key not in solved]
         if missing:
             left[file.stem] = missing
@@ -110,13 +111,11 @@ def kernels_of(evaluation: Path) -> dict[str, str]:
     return {key: code for key, (_, code) in best.items()}
 
 
-def _unsolved(trace: Trace, solved: Mapping[str, str]) -> frozenset[int]:
-    return _all_of([part for part in parted(trace) if part.key not in solved])
-
-
-def _all_of(parts: Sequence[Part]) -> frozenset[int]:
-    """The values of their operations."""
-    return frozenset(value for part in parts for value in part.makes)
+def _finer(trace: Trace, solved: Mapping[str, str]) -> list[Part]:
+    """The parts, those that are not solved in smaller ones."""
+    parts = parted(trace)
+    failed = [part for part in parts if part.key not in solved]
+    return finer(trace, failed) if failed else parts
 
 
 def _traces(work: Path) -> Iterator[tuple[Path, Trace]]:

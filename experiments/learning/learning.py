@@ -654,7 +654,9 @@ def people(now: Experiment) -> Mapping[str, Any]:
     return {"policy": now.best, **numbers_by_suite(now.work / "people")}
 
 
-PEOPLE = tuple(f"modules_people_use{n}" for n in ("", "_2", "_3", "_4", "_5", "_6", "_7", "_8", "_9"))
+PEOPLE = tuple(
+    f"modules_people_use{n}" for n in ("", "_2", "_3", "_4", "_5", "_6", "_7", "_8", "_9")
+)
 
 
 def candidates(now: Experiment) -> Mapping[str, Any]:

@@ -1,7 +1,8 @@
 """A task solved in parts: a conversation about each, and their kernels joined and judged as one.
 
     task -> parts (data/parts) -> a conversation each -> one of which nothing is right is parted
-    again, each operation for itself -> the fastest right kernels in one file -> the whole's verdict
+    again, each operation for itself (data/parts/finer.py) -> the fastest right kernels in one file
+    -> the whole's verdict
 
 What a verdict promises of the whole rests on the whole's own draws alone: a part that is judged too
 kindly is found out there.
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from coding_framework.data.parts.calls import Trace, traced
+from coding_framework.data.parts.finer import finer
 from coding_framework.data.parts.join import joined, require_joinable, takes
 from coding_framework.data.parts.pieces import Part, parted
 from coding_framework.orchestration.beam import ranked
@@ -74,10 +76,9 @@ async def solve_in_parts(
     trace, parts = apart.trace, apart.parts
     found: dict[str, Solved] = {}
     await _solve(parts, found, converse, told, at_once)
-    failed = [p for p in parts if found[p.key].kernel is None and len(p.calls) > 1]
+    failed = [part for part in parts if found[part.key].kernel is None]
     if failed:
-        parts = parted(trace, frozenset(value for part in failed for value in part.makes))
-        require_joinable(trace, parts)
+        parts = finer(trace, failed)
         await _solve(parts, found, converse, told, at_once)
     tokens = sum(one.tokens for one in found.values())
     state = CUDAConversationState(conversation_id=conversation_id, task=trace.task)

@@ -157,3 +157,127 @@ async def test_the_whole_makes_halves_roots_and_powers(judge: JudgeFn) -> None:
     assert turn.code is not None
     assert "std::sqrt" in turn.code
     assert "std::pow" in turn.code
+
+
+def of_elements(name: str, expression: str, given: str = "float", made: str = "float") -> str:
+    """A kernel that makes each element `expression` of the element v."""
+    scalar = {"float": "torch::kFloat", "int64_t": "torch::kLong"}[made]
+    return f"""
+#include <torch/extension.h>
+__global__ void {name}(const {given}* x, {made}* o, int n) {{
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  {given} v = x[i];
+  o[i] = {expression};
+}}
+torch::Tensor forward(torch::Tensor x) {{
+  auto o = torch::empty(x.sizes(), x.options().dtype({scalar}));
+  int n = x.numel();
+  {name}<<<(n + 255) / 256, 256>>>(x.data_ptr<{given}>(), o.data_ptr<{made}>(), n);
+  return o;
+}}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("forward", &forward); }}
+"""
+
+
+OF_TWO = """
+#include <torch/extension.h>
+__global__ void of_two(const float* x, const float* y, float* o, int n, int m) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n * m) o[i] = OP;
+}
+torch::Tensor forward(torch::Tensor x, torch::Tensor y) {
+  int n = x.size(0), m = WIDTH;
+  auto o = torch::empty({n, m}, x.options());
+  of_two<<<(n * m + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(),
+                                       o.data_ptr<float>(), n, m);
+  return o;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+"""
+LARGEST = """
+#include <torch/extension.h>
+__global__ void largest(const float* x, int64_t* o, int n, int m) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  int64_t best = 0;
+  for (int j = 1; j < m; j++)
+    if (x[i * m + j] > x[i * m + best]) best = j;
+  o[i] = best;
+}
+torch::Tensor forward(torch::Tensor x) {
+  int n = x.size(0), m = x.size(1);
+  auto o = torch::empty({n, 1}, x.options().dtype(torch::kLong));
+  largest<<<(n + 255) / 256, 256>>>(x.data_ptr<float>(), o.data_ptr<int64_t>(), n, m);
+  return o;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+"""
+AT_PLACES = """
+#include <torch/extension.h>
+__global__ void at_places(const float* x, const int64_t* y, float* o, int n, int m) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) o[i] = x[i * m + y[i]];
+}
+torch::Tensor forward(torch::Tensor x, torch::Tensor y) {
+  int n = x.size(0), m = x.size(1);
+  auto o = torch::empty({n, 1}, x.options());
+  at_places<<<(n + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<int64_t>(),
+                                      o.data_ptr<float>(), n, m);
+  return o;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+"""
+TURNED_AND_CHOSEN = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        n, d = x.shape
+        angles = torch.outer(torch.arange(n).float(), torch.arange(d).float().sqrt())
+        turned = x * angles.cos()
+        return turned.gather(1, x.argmax(1, keepdim=True))
+
+rows, width = 48, 64
+def get_inputs():
+    return [torch.randn(rows, width)]
+def get_init_inputs():
+    return []
+"""
+BY_HAND = {
+    ("float",): of_elements("cast", "(float)v", given="int64_t"),
+    ("float", "sqrt"): of_elements("roots", "sqrtf((float)v)", given="int64_t"),
+    ("outer", "cos"): OF_TWO.replace("OP", "cosf(x[i / m] * y[i % m])").replace(
+        "WIDTH", "y.size(0)"
+    ),
+    ("mul",): OF_TWO.replace("OP", "x[i] * y[i]").replace("WIDTH", "x.size(1)"),
+    ("argmax",): LARGEST,
+    ("gather",): AT_PLACES,
+}
+
+
+async def test_what_a_part_made_beside_its_operation_is_given_to_it_in_the_second_round(
+    judge: JudgeFn,
+) -> None:
+    told: list[Solved] = []
+
+    async def converse(task: Task, name: str) -> CUDAConversationState:
+        state = CUDAConversationState(conversation_id=name, task=task)
+        beside = ["arange"] if task.ops == ("argmax",) else ["arange", "argmax"]
+        makes_more = any(name in task.reference for name in beside)
+        code = "" if makes_more else BY_HAND.get(task.ops, "")
+        answer = AgentAnswer(
+            messages=(), generation=Generation(text=code, counted=1),
+            extraction=Extraction(code=code or None, note="by hand"),
+        )  # fmt: skip
+        turn = await judge_answer(state, answer, judge)
+        return state.model_copy(update={"turns": (turn,), "end_reason": "max_turns"})
+
+    task = problem_task(TURNED_AND_CHOSEN, "turned")
+    state = await solve_in_parts(take_apart(task), converse, judge, told.append, "c")
+    assert state.turns, {one.part.task.ops: one.kernel is not None for one in told}
+    (turn,) = state.turns
+    assert turn.verdict is not None
+    assert turn.verdict.correct, turn.verdict.reason
+    assert "between::counted(given0.size(0), 0, 1" in (turn.code or "")

@@ -8,6 +8,7 @@ import pytest
 
 from coding_framework.data.kernelbench.problems import problem_task
 from coding_framework.data.parts.calls import PartsError, traced
+from coding_framework.data.parts.finer import finer
 from coding_framework.data.parts.join import joined, piece_of, require_joinable, takes
 from coding_framework.data.parts.pieces import Part, parted
 from coding_framework.types import Task
@@ -137,7 +138,6 @@ def test_a_constant_is_written_down_and_one_of_the_size_is_made_in_the_part() ->
             "writes into a tensor that others read",
         ),
         ("y = x * 2\ny[torch.arange(4)] = 0\nreturn y", "to places that other numbers tell"),
-        ("v, m = torch.var_mean(x, 1)\nreturn v * m", "var_mean gives several tensors"),
         ("return x * 2 if x.size(0) > 90 else x + 1", "differ from size to size"),
         ("for _ in range(500): x = x * 1.01\nreturn x", "more than 400 calls"),
     ],
@@ -246,6 +246,69 @@ def test_a_tensor_full_of_one_number_is_made_by_the_host() -> None:
     kernel = 'torch::Tensor f(torch::Tensor x) {} PYBIND11_MODULE(T, m) { m.def("forward", &f); }'
     code = joined(trace, [part], [kernel])
     assert "torch::full({given0.size(0), 1}, (float)10000000000.0" in code
+
+
+def test_each_tensor_of_an_operation_that_gives_several_is_a_part() -> None:
+    trace = traced(module("v, m = torch.var_mean(x, 1)\nreturn v * m"))
+    parts = parted(trace)
+    assert [part.task.ops for part in parts] == [("var_mean",), ("var_mean", "mul")]
+    assert "torch.var_mean(x, 1)[1]\n" in forward_of(parts[0])
+    assert "torch.var_mean(x, 1)[0]\n" in forward_of(parts[1])
+    require_joinable(trace, parts)
+
+
+def test_whole_numbers_that_a_module_returns_are_a_part() -> None:
+    trace = traced(module("v, i = (x * 2).topk(3)\nreturn v, i[:, :2].contiguous()"))
+    parts = parted(trace)
+    assert [part.task.ops for part in parts] == [("mul",), ("topk",), ("topk",)]
+    require_joinable(trace, parts)
+
+
+def test_in_smaller_parts_what_was_made_beside_an_operation_is_given_to_it() -> None:
+    trace = traced(module("return x.gather(1, x.argmax(1, keepdim=True)) * 2"))
+    (part,) = parted(trace)
+    assert "x.gather(1, x.argmax(1, keepdim=True))" in forward_of(part)
+    first, gather, last = finer(trace, [part])
+    assert forward_of(first).endswith("return x.argmax(1, keepdim=True)\n")
+    assert forward_of(gather).endswith("return x.gather(1, y)\n")
+    place = gather.task.cases[0].inputs[1]
+    assert place.dtype == "int64"
+    assert place.low is not None
+    assert place.high is not None
+    assert 0 <= place.low < place.high < gather.task.cases[0].inputs[0].shape[1]
+    assert last.task.ops == ("mul",)
+
+
+def test_what_is_counted_is_made_by_the_host_for_smaller_parts() -> None:
+    """As a rotation's angles are: places by frequencies."""
+    trace = traced(
+        module("""
+        n, d = x.shape
+        rates = 10000.0 ** (-torch.arange(0, d, 2).float() / d)
+        return x * torch.outer(torch.arange(n).float(), rates).cos().repeat(1, 2)
+    """)
+    )
+    parts = parted(trace)
+    assert [part.task.ops for part in parts] == [("mul",)]
+    smaller = finer(trace, parts)
+    said = [forward_of(part) for part in smaller]
+    assert not any("arange" in one for one in said)
+    assert any("torch.outer(x, y)" in one for one in said)
+    assert said[-1].endswith("return (x * y)\n")
+    kernel = 'torch::Tensor f(torch::Tensor x) {} PYBIND11_MODULE(T, m) { m.def("forward", &f); }'
+    two = kernel.replace("Tensor x", "Tensor x, torch::Tensor y")
+    code = joined(trace, smaller, [two if len(p.tensors) > 1 else kernel for p in smaller])
+    assert "between::counted((given0.size(1) / 2), 0, 2, torch::TensorOptions()" in code
+    assert "dtype(torch::kLong)" in code
+
+
+def test_where_what_is_made_beside_cannot_be_given_each_operation_is_a_part_all_the_same() -> None:
+    """No kernel of a part returns complex numbers."""
+    trace = traced(module("return torch.polar(x, x * 2).abs() + 1"))
+    parts = parted(trace)
+    smaller = finer(trace, parts)
+    assert [part.task.ops for part in smaller] == [("mul",), ("abs",), ("add",)]
+    assert "torch.polar(x, y)" in forward_of(smaller[1])
 
 
 def test_values_and_their_places_are_made_apart() -> None:

@@ -11,6 +11,7 @@ from coding_framework.data.parts.calls import Call, Const, Layout, PartsError, R
 from coding_framework.data.parts.extents import Known, whole
 from coding_framework.data.parts.pieces import (
     Part,
+    counting,
     inlined,
     known_extents,
     literals,
@@ -35,6 +36,8 @@ __global__ void move(const char* from, char* to, Places p, long long count, int 
   }
   if (bytes == 4)
     ((int*)to)[b] = ((const int*)from)[a];
+  else if (bytes == 8)
+    ((long long*)to)[b] = ((const long long*)from)[a];
   else
     for (int n = 0; n < bytes; n++) to[b * bytes + n] = from[a * bytes + n];
 }
@@ -76,6 +79,24 @@ torch::Tensor join(std::vector<torch::Tensor> all, int64_t axis) {
     moved(all[n], 0, strides_of(all[n]), to, start, strides_of(to), sizes);
     start += sizes[axis] * to.stride(axis);
   }
+  return to;
+}
+}  // namespace between
+"""
+_COUNTING = """\
+// first, first + step, ...
+namespace between {
+template <typename T> __global__ void count(T* to, long long first, long long step, long long n) {
+  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  if (i < n) to[i] = (T)(first + i * step);
+}
+torch::Tensor counted(int64_t n, int64_t first, int64_t step, torch::TensorOptions options) {
+  auto to = torch::empty({n}, options);
+  int blocks = (int)((n + 255) / 256);
+  if (to.scalar_type() == torch::kFloat)
+    count<<<blocks, 256>>>(to.data_ptr<float>(), (long long)first, (long long)step, (long long)n);
+  else
+    count<<<blocks, 256>>>(to.data_ptr<int64_t>(), (long long)first, (long long)step, (long long)n);
   return to;
 }
 }  // namespace between
@@ -183,18 +204,19 @@ class _Host:
     ready: dict[int, str] = field(default_factory=dict)
     """Variables that hold a value's elements in their order."""
     copies: bool = False
+    counts: bool = False
 
     def text(self) -> str:
         trace = self.trace
-        ends = {part.calls[-1].outputs: at for at, part in enumerate(self.parts)}
-        inner = {c.outputs for part in self.parts for c in part.calls[:-1]}
-        inner |= {c.outputs for c in trace.calls if inlined(trace).issuperset(c.outputs)}
+        ends = {part.output: at for at, part in enumerate(self.parts)}
+        own = inlined(trace)
         for number in range(trace.inputs + trace.parameters):
             self.ready[number] = variable(trace, number)
         for call in trace.calls:
-            if call.outputs in ends:
-                self._part(ends[call.outputs])
-            elif call.kind in ("copy", "join", "write") and call.outputs not in inner:
+            for out in call.outputs:
+                if out in ends:
+                    self._part(ends[out])
+            if call.kind in ("copy", "join", "write") and not own.issuperset(call.outputs):
                 self._between(call)
         outputs = [self._plain(number) for number in trace.outputs]
         result = outputs[0] if len(outputs) == 1 else f"{{{', '.join(outputs)}}}"
@@ -216,6 +238,7 @@ class _Host:
         body = "\n".join(f"  {line}" for line in self.lines)
         return "\n".join([
             *includes, "", *bodies, *([_COPYING] if self.copies else []),
+            *([_COUNTING] if self.counts else []),
             f"{result_type} forward({', '.join(given)}) {{", body, f"  return {result};", "}", "",
             'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }', "",
         ])  # fmt: skip
@@ -281,6 +304,8 @@ class _Host:
         else:
             if not isinstance(put, Const) or put.varies:
                 raise PartsError("what it writes into a tensor differs from size to size")
+            if whole_value.dtype != "float32":
+                raise PartsError("it writes a number into a tensor of others than floats")
             source = f"put{view.number}"
             options = f"torch::TensorOptions().dtype(torch::kFloat).device({base}.device())"
             value = _number(float(put.values[0]))
@@ -308,7 +333,11 @@ class _Host:
             return self.ready[number]
         root = self.trace.values[value.root]
         if root.number not in self.ready:
-            self._fill(root)
+            maker = self.trace.maker(root.number)
+            if maker is not None and maker.kind in ("copy", "join"):
+                self._between(maker)
+            else:
+                self._fill(root)
         base = self.ready[root.number]
         if number == root.number:
             return base
@@ -325,7 +354,11 @@ class _Host:
         return name
 
     def _fill(self, value: Value) -> None:
-        """A tensor that is full of one number. Raises PartsError where it is not."""
+        """A tensor that is full of one number, or counts. Raises PartsError for another."""
+        counted = counting(self.trace, value.number)
+        if counted is not None:
+            self._count(value, *counted)
+            return
         maker = self.trace.maker(value.number)
         name = maker.name.removeprefix("new_").removesuffix("_like") if maker is not None else ""
         same = {float(v) for one in value.seen if one.numel() for v in (one.min(), one.max())}
@@ -339,6 +372,16 @@ class _Host:
         (number,), sizes = same, self._sizes(value.number)
         call = f"full({sizes}, {_number(number)}" if number else f"zeros({sizes}"
         self.lines.append(f"auto {made} = torch::{call}, {options});")
+        self.ready[value.number] = made
+
+    def _count(self, value: Value, start: int, step: int) -> None:
+        """start, start + step, ..."""
+        self.counts = True
+        first, made = variable(self.trace, 0), variable(self.trace, value.number)
+        kind = "Float" if value.floating else "Long"
+        options = f"torch::TensorOptions().dtype(torch::k{kind}).device({first}.device())"
+        size = self._expression(list(value.extents(0)))
+        self.lines.append(f"auto {made} = between::counted({size}, {start}, {step}, {options});")
         self.ready[value.number] = made
 
     def _write(self, number: int, values: tuple[float, ...]) -> None:

@@ -35,7 +35,7 @@ _ELEMENT_BY_ELEMENT = """
     isinf
 """
 _ELEMENTWISE = frozenset(_ELEMENT_BY_ELEMENT.split())
-_LIKES = ("zeros_like", "ones_like", "full_like", "empty_like")
+LIKES = ("zeros_like", "ones_like", "full_like", "empty_like")
 _REDUCING = "sum mean amax amin prod norm vector_norm logsumexp softmax log_softmax var std cumsum"
 _REDUCTIONS = frozenset(_REDUCING.split())
 _OPERATORS = {
@@ -89,15 +89,26 @@ class Part:
 @dataclass(slots=True)
 class _Group:
     calls: list[Call]
+    outs: list[int]
+    """What each makes that is used."""
     at: int
     """Place of the last one."""
 
 
-def parted(trace: Trace, alone: Container[int] = ()) -> list[Part]:
+def parted(
+    trace: Trace, alone: Container[int] = (), handed: frozenset[int] = frozenset()
+) -> list[Part]:
     """The parts in the order in which they run. alone: values whose makers are parts of their own,
-    whatever stands before and behind them. Raises PartsError where a step cannot be a task."""
-    groups = _groups(trace, alone)
-    return [_Writer(trace, group.calls, number).part() for number, group in enumerate(groups)]
+    whatever stands before and behind them. handed: values of `inlined` that are parts too, and are
+    given to those alone and to each other. Raises PartsError where a step cannot be a task."""
+    handed |= _told(trace)
+    inline = inlined(trace)
+    parts = []
+    for number, group in enumerate(_groups(trace, alone, handed)):
+        apart = any(out in alone or out in handed for out in group.outs)
+        own = inline - handed if apart else inline
+        parts.append(_Writer(trace, group.calls, group.outs, number, own).part())
+    return parts
 
 
 def base_name(call: Call) -> str:
@@ -123,8 +134,35 @@ def inlined(trace: Trace) -> frozenset[int]:
         out
         for call in trace.calls
         for out in call.outputs
-        if out in constants or call.name in _LIKES or not trace.values[out].floating
+        if out in constants or call.name in LIKES or not trace.values[out].floating
     )
+
+
+def _told(trace: Trace) -> frozenset[int]:
+    """Whole numbers and booleans that the trace returns, and what shows them."""
+    own, found, wanted = inlined(trace), set[int](), [*trace.outputs]
+    while wanted:
+        number = wanted.pop()
+        maker = trace.maker(number)
+        if number in own and number not in found and maker is not None and maker.refs:
+            found.add(number)
+            wanted += maker.refs if maker.kind != "compute" else ()
+    return frozenset(found)
+
+
+def counting(trace: Trace, number: int) -> tuple[int, int] | None:
+    """(first, step) of a value of `torch.arange` that counts in whole numbers, the same ones at
+    each shape set; None for another."""
+    maker, value = trace.maker(number), trace.values[number]
+    longest = max(value.seen, key=len, default=None) if value.rank == 1 else None
+    if maker is None or maker.name != "arange" or longest is None or len(longest) < 2:
+        return None
+    first, step = float(longest[0]), float(longest[1] - longest[0])
+    if value.dtype not in ("float32", "int64") or not (first.is_integer() and step.is_integer()):
+        return None
+    counted = first + step * torch.arange(len(longest), dtype=torch.float64)
+    same = all(torch.equal(one.double(), counted[: len(one)]) for one in value.seen)
+    return (int(first), int(step)) if same else None
 
 
 def literals(trace: Trace) -> dict[int, tuple[float, ...]]:
@@ -141,32 +179,40 @@ def literals(trace: Trace) -> dict[int, tuple[float, ...]]:
     return found
 
 
-def _groups(trace: Trace, alone: Container[int]) -> list[_Group]:
-    own = inlined(trace)
+def _groups(trace: Trace, alone: Container[int], handed: Container[int]) -> list[_Group]:
+    own = {number for number in inlined(trace) if number not in handed}
     uses = Counter(ref for call in trace.calls for ref in call.refs)
     uses.update(trace.outputs)
     groups: list[_Group] = []
     ends: dict[int, _Group] = {}
     for at, call in enumerate(trace.calls):
         used = [out for out in call.outputs if uses[out] and out not in own]
-        if call.kind != "compute" or not used:
+        if call.kind != "compute" or not call.refs or not used:
             continue
         if len(used) > 1:
-            raise PartsError(f"{call.name} gives several tensors")
+            for out in used:
+                ends[out] = _Group([call], [out], at)
+                groups.append(ends[out])
+            continue
         before = next(
             (
                 ends[ref]
                 for ref in call.refs
-                if ref in ends and uses[ref] == 1 and ref not in alone and used[0] not in alone
+                if ref in ends
+                and uses[ref] == 1
+                and ref not in alone
+                and used[0] not in alone
+                and (ref in handed) == (used[0] in handed)
             ),
             None,
         )
         if before is not None and _follows(call, before.calls):
             before.calls.append(call)
+            before.outs.append(used[0])
             before.at = at
             ends[used[0]] = before
         else:
-            ends[used[0]] = _Group([call], at)
+            ends[used[0]] = _Group([call], used, at)
             groups.append(ends[used[0]])
     return sorted(groups, key=operator.attrgetter("at"))
 
@@ -286,8 +332,10 @@ class _Writer:
 
     trace: Trace
     calls: list[Call]
+    outs: list[int]
     number: int
-    inline: frozenset[int] = frozenset()
+    inline: frozenset[int]
+    """Values that it makes itself."""
     names: dict[int, str] = field(default_factory=dict)
     tensors: list[int] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -298,10 +346,9 @@ class _Writer:
     """C++ of each number."""
 
     def part(self) -> Part:
-        self.inline = inlined(self.trace)
-        for call in self.calls:
-            self._write(call)
-        output = self._used(self.calls[-1])
+        for call, out in zip(self.calls, self.outs, strict=True):
+            self._write(call, out)
+        output = self.outs[-1]
         *before, last = self.lines
         task = self._task(self._source([*before, "return " + last.partition(" = ")[2]]))
         parameters = self._check(task, output)
@@ -316,14 +363,7 @@ class _Writer:
             tuple((name, text) for name, _, text in (line.partition(" = ") for line in self.lines)),
         )
 
-    def _used(self, call: Call) -> int:
-        if len(call.outputs) == 1:
-            return call.outputs[0]
-        used = {ref for c in self.trace.calls for ref in c.refs} | set(self.trace.outputs)
-        return next(out for out in call.outputs if out in used and out not in self.inline)
-
-    def _write(self, call: Call) -> None:
-        out = self._used(call)
+    def _write(self, call: Call, out: int) -> None:
         try:
             layer = _layer(self.trace, call)
         except PartsError:
