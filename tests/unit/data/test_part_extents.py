@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -30,6 +31,8 @@ ONE = Known("x.size(3)", (1, 1, 1))
         ((16, 42, 8), "(x.size(1) / x.size(0))"),
         ((56, 45, 18), "(x.size(2) - x.size(0))"),
         ((193, 175, 37), "((x.size(1) + x.size(2)) + 1)"),
+        ((160, 120, 50), "(5 * x.size(2) / 2)"),
+        ((160, 120, 51), None),
         ((7, 1000, 13), None),
     ],
 )  # fmt: skip
@@ -47,6 +50,14 @@ def test_a_number_that_is_none_is_a_root_or_an_inverse() -> None:
     )
     assert fraction((7.9, 2.9, 1.9), (N,)) == "(double)((x.size(0) - 1)) + 0.9000000000000004"
     assert fraction((0.1, 0.2, 0.3), (N, H)) is None
+
+
+def test_a_number_that_is_none_is_a_logarithm_or_has_a_multiple_of_an_extent() -> None:
+    logs = (math.log(127), math.log(125), math.log(15))
+    assert fraction(logs, (N, H)) == "std::log((double)((x.size(1) - 1)))"
+    assert fraction(tuple(1 / v for v in logs), (H,)) == "1.0 / std::log((double)((x.size(1) - 1)))"
+    assert fraction((0.992, 0.997, 0.998), (N, H)) == "1.0 + -0.001 * (double)x.size(0)"
+    assert fraction((0.992, 0.9971, 0.998), (N, H)) is None
 
 
 def test_the_side_of_a_square_is_a_root() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import combinations_with_replacement
 
 _MOST_FACTOR = 64
@@ -27,7 +28,7 @@ class Known:
 
 def whole(values: Sequence[int], known: Sequence[Known], *, of_one: bool = False) -> str | None:
     """C++ of a number; None where its origin is not found. The simplest is taken: a number; an
-    extent or a product of extents, times or through a number, more or less a number; one through an
+    extent or a product of extents, times a number, through one or both, more or less a number; one through an
     extent; a root (the side of a square of tokens); a sum or a difference of two, more or less a
     number. of_one: no such sums."""
     values = tuple(values)
@@ -67,8 +68,8 @@ def whole(values: Sequence[int], known: Sequence[Known], *, of_one: bool = False
 
 
 def fraction(values: Sequence[float], known: Sequence[Known]) -> str | None:
-    """The same for one with a fraction: a whole one and a number, its inverse, its root or the
-    inverse of that; a number times a power of one; a number to the power of one, or what that
+    """The same for one with a fraction: a whole one and a number, its inverse, its root or its
+    logarithm, or the inverse of these; a number more or less a multiple of one; a number times a power of one; a number to the power of one, or what that
     leaves of 1 (`1 - beta ** step`)."""
     if len(set(values)) == 1:
         return repr(float(values[0]))
@@ -86,7 +87,7 @@ def fraction(values: Sequence[float], known: Sequence[Known]) -> str | None:
             found = whole(inner, known, of_one=True)
             if found is not None:
                 return text.format(f"(double)({found})")
-    return _power(values, known) or _exponential(values, known)
+    return _power(values, known) or _exponential(values, known) or _times(values, known)
 
 
 def _power(values: Sequence[float], known: Sequence[Known]) -> str | None:
@@ -121,6 +122,19 @@ def _power(values: Sequence[float], known: Sequence[Known]) -> str | None:
     return None
 
 
+def _times(values: Sequence[float], known: Sequence[Known]) -> str | None:
+    """A number more or less a multiple of an extent, both of a few digits: `1 - 0.001 * bins`."""
+    for one in _distinct(known):
+        least, most = (one.values.index(end(one.values)) for end in (min, max))
+        step = (values[most] - values[least]) / (one.values[most] - one.values[least])
+        factor = float(f"{step:.3g}")
+        start = float(f"{values[least] - factor * one.values[least]:.6g}")
+        made = [start + factor * n for n in one.values]
+        if factor and all(map(math.isclose, made, values)):
+            return f"{start!r} + {factor!r} * (double){one.text}"
+    return None
+
+
 def _exponential(values: Sequence[float], known: Sequence[Known]) -> str | None:
     for form, left in (("{}", values), ("1.0 - {}", [1.0 - v for v in values])):
         if any(v <= 0.0 for v in left):
@@ -138,10 +152,17 @@ def _exponential(values: Sequence[float], known: Sequence[Known]) -> str | None:
     return None
 
 
+def _over_log(n: int) -> float:
+    return 1 / math.log(n) if n > 1 else math.inf
+
+
+_LARGEST_LOG = 40.0
 _FORMS: tuple[tuple[str, Callable[[float], float], Callable[[int], float]], ...] = (
     ("1.0 / {}", lambda v: 1 / v, lambda n: 1 / n),
     ("1.0 / std::sqrt({})", lambda v: v**-2, lambda n: float(n**-0.5)),
     ("std::sqrt({})", lambda v: v * v, lambda n: float(n**0.5)),
+    ("std::log({})", lambda v: math.exp(min(v, _LARGEST_LOG)), lambda n: math.log(n)),
+    ("1.0 / std::log({})", lambda v: math.exp(min(1 / v, _LARGEST_LOG)), _over_log),
 )
 """C++ of a number made of a whole one, how that is found, and back."""
 
@@ -171,6 +192,11 @@ def _linear(values: tuple[int, ...], one: Known) -> str | None:
         more = v - k // share
         if abs(more) <= _MOST_SHIFT and all(a == b // share + more for a, b in pairs):
             return _plus(f"({one.text} / {share})", more)
+    part = Fraction(v - w, k - m)
+    if 0 < part.numerator <= _MOST_FACTOR and part.denominator <= _MOST_FACTOR and all(
+        a * part.denominator == b * part.numerator for a, b in pairs
+    ):  # fmt: skip
+        return f"({part.numerator} * {one.text} / {part.denominator})"
     return None
 
 
