@@ -32,8 +32,24 @@ def run_reference(source: str | ast.Module) -> dict[str, Any]:
 
 
 def make_model(model: Any, values: Sequence[Any]) -> Any:
-    """One of a reference's class `Model`, with a task's values. Raises whatever it raises."""
-    return model(*init_arguments(model, values))
+    """One of a reference's class `Model`, with a task's values. On the meta device one that reads
+    numbers of its tensors (`sizes.sum().item()`) is made on the CPU, and moved. Raises whatever it
+    raises."""
+    import torch
+
+    arguments = init_arguments(model, values)
+    try:
+        return model(*arguments)
+    except (NotImplementedError, RuntimeError):
+        if torch.get_default_device().type != "meta":
+            raise
+    with torch.device("cpu"):
+        made = model(*arguments)
+    for module in made.modules():
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor):
+                setattr(module, name, value.to("meta"))
+    return made.to("meta")
 
 
 def init_arguments(model: Any, values: Sequence[Any]) -> list[Any]:

@@ -297,3 +297,63 @@ def get_init_inputs():
     assert count_shape_sets(task)[0] == 3
     assert all(case.init_args[0] >= 16 for case in task.cases)
     assert all(case.inputs[0].shape[1] == case.init_args[0] for case in task.cases)
+
+
+RESIDUAL = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    def __init__(self, before, after, groups):
+        super().__init__()
+        self.conv = nn.Conv2d(before, after, 3, padding=1)
+        self.norm = nn.GroupNorm(groups, after)
+        self.skip = nn.Conv2d(before, after, 1) if before != after else nn.Identity()
+
+    def forward(self, x):
+        return F.silu(self.norm(self.conv(x))) + self.skip(x)
+
+batch, before, after, side, groups = 4, 320, 640, 32, 32
+def get_inputs():
+    return [torch.randn(batch, before, side, side)]
+def get_init_inputs():
+    return [before, after, groups]
+"""
+
+
+def test_a_shortcut_layer_is_there_at_every_size() -> None:
+    """Where the channels before and after were made equal the block had none, and a kernel without
+    it was right at all small sizes."""
+    task = problem_task(RESIDUAL, "residual")
+    assert count_shape_sets(task)[0] == 3
+    for case in (*task.cases, *task.gpu_cases):
+        before, after, _ = case.init_args
+        assert before != after
+    small = [case.inputs[0].shape for case in task.cases]
+    assert max(before * side * side for _, before, side, _ in small) < 160 * 64
+
+
+def test_a_model_that_reads_numbers_of_its_tensors_is_read() -> None:
+    source = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        rows = torch.tensor(sizes)
+        self.table = nn.Embedding(rows.sum().item(), 8)
+        self.starts = rows.cumsum(0) - rows
+
+    def forward(self, x):
+        return self.table(x + self.starts).sum(1)
+
+sizes = [500, 300, 200]
+def get_inputs():
+    return [torch.randint(0, 200, (64, 3))]
+def get_init_inputs():
+    return [sizes]
+"""
+    task = problem_task(source, "fields")
+    assert task.cases[0].inputs[0].dtype == "int64"

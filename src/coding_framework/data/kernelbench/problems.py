@@ -17,6 +17,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from coding_framework.data.kernelbench.constants import (
@@ -115,9 +116,10 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
     source, scalar_positions = _with_scalars_as_arguments(source)
     tree = parse(source)
     original = measure(tree, {})
-    sizes = _sizes(tree, original, size_constants(tree))
+    constants = size_constants(tree)
+    sizes = _sizes(tree, original, constants)
     made = None if _differ(tree, sizes) else _with_literals(tree, original)
-    sizes, bounds, cases = made or (sizes, *_cases(tree, sizes))
+    sizes, bounds, cases = made or _that_run(tree, original, sizes, constants)
     own_sizes = {constant: constant.value for constant in sizes["main"]}
     real_sizes: Values = own_sizes
     real = original
@@ -140,6 +142,22 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
         source="kernelbench",
         licence=LICENCE,
     )
+
+
+def _that_run(
+    tree: ast.Module, original: Measure, sizes: Sizes, constants: Sequence[Constant]
+) -> tuple[Sizes, list[Bounds], list[TestCase]]:
+    """The shape sets of these sizes; where a run fails at them (an index leads out of a table that
+    was made smaller), of those where one of the constants stays. Raises what the first run did."""
+    try:
+        return sizes, *_cases(tree, sizes)
+    except Exception:
+        for fixed in constants:
+            with suppress(Exception):
+                fewer = _sizes(tree, original, [c for c in constants if c != fixed])
+                if _differ(tree, fewer):
+                    return fewer, *_cases(tree, fewer)
+        raise
 
 
 def _with_literals(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -18,6 +19,7 @@ from coding_framework.data.kernelbench.constants import (
     Values,
     run_module,
 )
+from coding_framework.reference_model import make_model
 from coding_framework.types import DType, InitArg
 
 if TYPE_CHECKING:
@@ -58,6 +60,9 @@ class Measure:
     """Inputs, weights and outputs without elements."""
     single: int
     """Layers that take or give one feature, or norm groups of one channel."""
+    kinds: frozenset[str]
+    """Of its layers, and names of its weights without their numbers: a block has a shortcut layer
+    where the channels behind it are others than before."""
     drawn: tuple[Draw | None, ...]
     """Of each input the `randint` that is it; None: it is none."""
     draws: tuple[Draw, ...]
@@ -106,7 +111,7 @@ def measure(tree: ast.Module, values: Values) -> Measure:
         drawn = tuple(randint.found.pop(id(x), None) for x in inputs)
         draws = tuple(randint.found.values())
         inputs = [x.to("meta") if isinstance(x, torch.Tensor) else x for x in inputs]
-        model = namespace["Model"](*arguments).to("meta")  # torch.Tensor(2, 3) lies on the CPU
+        model = make_model(namespace["Model"], arguments).to("meta")  # torch.Tensor(2) is not there
         with FlopCounterMode(display=False) as counter, _counting_mode() as counted:
             outputs = as_tensors(model(*inputs))
     tensors = [*inputs, *model.state_dict().values(), *outputs]
@@ -119,6 +124,10 @@ def measure(tree: ast.Module, values: Values) -> Measure:
         flops=counter.get_total_flops(),
         empty=sum(t.numel() == 0 for t in tensors),
         single=sum(map(_is_single, model.modules())),
+        kinds=frozenset(
+            [type(layer).__name__ for layer in model.modules()]
+            + [re.sub(r"\d+", "#", name) for name in model.state_dict()]
+        ),
         drawn=drawn,
         draws=draws,
     )
@@ -149,24 +158,28 @@ def as_tensors(result: Any) -> tuple[torch.Tensor, ...]:
 
 def shrink(tree: ast.Module, start: Values, original: Measure, budget: Budget) -> Values:
     """Halve the largest of the constants until the budget holds, equal ones together; a constant
-    that the model cannot do with less of (divisible by groups, larger than a filter) stays. May end
+    that the model cannot do with less of (divisible by groups, larger than a filter) stays. One
+    that would be as small as another, and leave out a layer, waits until that is smaller. May end
     above the budget where sizes are written into the model itself."""
     values = dict(start)
     fixed: set[Constant] = set()
+    waiting: set[Constant] = set()
     current = measure(tree, values)
     while not budget.holds(current):
-        free = [c for c in values if c not in fixed and values[c] > c.smallest]
+        free = [c for c in values if c not in fixed | waiting and values[c] > c.smallest]
         if not free:
             break
-        largest = max(free, key=lambda c: values[c])
+        largest, others = max(free, key=lambda c: values[c]), False
         for group in filter(None, _groups(largest, free, values)):
             trial = values | {c: max(c.smallest, values[c] // 2) for c in group}
-            smaller = _try_measure(tree, trial, original)
-            if smaller is not None:
+            smaller = _measured(tree, trial, original)
+            if smaller is not None and smaller.kinds == original.kinds:
                 values, current = trial, smaller
+                waiting.clear()
                 break
+            others |= smaller is not None
         else:
-            fixed.add(largest)
+            (waiting if others else fixed).add(largest)
     return values
 
 
@@ -185,11 +198,20 @@ def make_odd(tree: ast.Module, start: Values, original: Measure) -> Values:
 
 
 def enlarge(tree: ast.Module, start: Values, original: Measure, *factors: float) -> Values:
-    """The sizes, those that were shrunk times the first factor that the model allows; unchanged
-    where it allows none."""
+    """The sizes, those that were shrunk times the first factor that the model allows, for all of
+    them or for some; unchanged where it allows none."""
     for factor in factors:
-        values = {c: int(v * factor) if v < c.value else v for c, v in start.items()}
-        if _try_measure(tree, values, original) is not None:
+        larger = {c: int(v * factor) if v < c.value else v for c, v in start.items()}
+        if _try_measure(tree, larger, original) is not None:
+            return larger
+        values = dict(start)
+        for constant in start:
+            for group in filter(None, _groups(constant, list(start), values)):
+                trial = values | {c: larger[c] for c in group}
+                if trial != values and _try_measure(tree, trial, original) is not None:
+                    values = trial
+                    break
+        if values != start:
             return values
     return start
 
@@ -204,6 +226,12 @@ def _groups(
 
 
 def _try_measure(tree: ast.Module, values: Values, original: Measure) -> Measure | None:
+    """`_measured`, and None where the model has another kind of layers."""
+    made = _measured(tree, values, original)
+    return made if made is not None and made.kinds == original.kinds else None
+
+
+def _measured(tree: ast.Module, values: Values, original: Measure) -> Measure | None:
     """None where the model fails, returns something else than at its own sizes, or is a simpler
     one: with a hidden layer of `channels // 16` that has no feature or one, or 32 norm groups of
     one channel each."""

@@ -28,9 +28,9 @@ class Known:
 
 def whole(values: Sequence[int], known: Sequence[Known], *, of_one: bool = False) -> str | None:
     """C++ of a number; None where its origin is not found. The simplest is taken: a number; an
-    extent or a product of extents, times a number, through one or both, more or less a number; one through an
-    extent; a root (the side of a square of tokens); a sum or a difference of two, more or less a
-    number. of_one: no such sums."""
+    extent or a product of extents, times a number, through one or both, more or less a number; one
+    through an extent; a root (the side of a square of tokens); a sum or a difference of two, more
+    or less a number. of_one: no such sums."""
     values = tuple(values)
     if len(set(values)) == 1:
         return str(values[0])
@@ -69,8 +69,8 @@ def whole(values: Sequence[int], known: Sequence[Known], *, of_one: bool = False
 
 def fraction(values: Sequence[float], known: Sequence[Known]) -> str | None:
     """The same for one with a fraction: a whole one and a number, its inverse, its root or its
-    logarithm, or the inverse of these; a number more or less a multiple of one; a number times a power of one; a number to the power of one, or what that
-    leaves of 1 (`1 - beta ** step`)."""
+    logarithm, or the inverse of these; a number more or less a multiple of one; a number times a
+    power of one; a number to the power of one, or what that leaves of 1 (`1 - beta ** step`)."""
     if len(set(values)) == 1:
         return repr(float(values[0]))
     if not all(v == 0.0 or 1 / _FARTHEST < abs(v) < _FARTHEST for v in values):
