@@ -143,6 +143,9 @@ class TensorSpec(Record):
     """Smallest value of the declared domain (inclusive); None: no bound of its own."""
     high: float | None = None
     """Largest value of the declared domain (inclusive); for integer dtypes too."""
+    apart: tuple[int, ...] = Field(default=(), exclude_if=lambda values: not values)
+    """Whole numbers outside [low, high] that it may have too: a label that a loss ignores. Where
+    there is none the record's JSON does not name it, so that digests stay what they were."""
 
 
 class TestCase(Record):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from coding_framework.cuda.expected.inputs import draw_inputs
 from coding_framework.data.kernelbench.constants import parse, run_module, size_constants
 from coding_framework.data.kernelbench.problems import (
     GPU_BUDGET,
@@ -357,3 +358,52 @@ def get_init_inputs():
 """
     task = problem_task(source, "fields")
     assert task.cases[0].inputs[0].dtype == "int64"
+
+
+SEGMENTED = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+CLASSES = 19
+
+class Model(nn.Module):
+    def forward(self, logits, target):
+        return F.cross_entropy(logits, target, ignore_index=255)
+
+def get_inputs():
+    target = torch.randint(0, CLASSES, (4, 64, 64))
+    IGNORED
+    return [torch.randn(4, CLASSES, 64, 64), target]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    "ignored",
+    [
+        "target[torch.rand(4, 64, 64) < 0.1] = 255",
+        "target = torch.where(torch.rand(4, 64, 64) < 0.1, torch.full_like(target, 255), target)",
+        "target.masked_fill_(torch.rand(4, 64, 64) < 0.1, 255)",
+    ],
+)
+def test_a_label_that_a_loss_ignores_is_drawn_beside_the_classes(ignored: str) -> None:
+    """A kernel that counts the ignored label among the others was right where it was never drawn;
+    a label between the classes and it fails."""
+    task = problem_task(SEGMENTED.replace("IGNORED", ignored), "segmented")
+    for case in (*task.cases, *task.gpu_cases):
+        target = case.inputs[1]
+        classes = case.inputs[0].shape[1]
+        assert (target.low, target.high, target.apart) == (0.0, classes - 1, (255,))
+    shown = task.cases[0]
+    for seed in range(5):
+        _, drawn = draw_inputs(shown, b"secret", "digest", seed)
+        assert set(drawn.flatten().tolist()) <= {*range(shown.inputs[0].shape[1]), 255}
+        assert 0.1 < float((drawn == 255).double().mean()) < 0.15
+
+
+def test_a_range_alone_is_said_as_before() -> None:
+    task = problem_task(SEGMENTED.replace("IGNORED", ""), "segmented")
+    assert "apart" not in task.model_dump_json()

@@ -418,3 +418,16 @@ def test_a_buffer_may_have_another_name_at_each_size() -> None:
     """
     (part,) = parted(traced(task_of(source)))
     assert part.task.ops == ("mul",)
+
+
+def test_what_depends_on_shapes_alone_is_made_in_the_part() -> None:
+    """A constant would be right for a part of its own, so it could not be judged."""
+    trace = traced(module("return (torch.ones_like(x).to(torch.float32) * 2).cumsum(-1) + x"))
+    (part,) = parted(trace)
+    assert part.task.ops == ("add",)
+    assert "torch.ones_like(x)" in forward_of(part)
+
+
+def test_a_function_that_is_a_multiple_is_said_as_one() -> None:
+    (part,) = parted(traced(module("return torch.deg2rad(x).sin()")))
+    assert "(x * 0.017453292519943295)" in forward_of(part)

@@ -50,6 +50,8 @@ _INTEGER_DOMAIN: dict[DType, tuple[int, int]] = {
 _PROBE_SPAN = 10.0
 _POOL = 1 << 18
 """Elements that are drawn one by one for an input of real size."""
+_SHARE_APART = 0.125
+"""Of the numbers of an input of integers that lie outside its range, where it may have such."""
 _FEWEST_SLICES = 4
 
 
@@ -224,6 +226,9 @@ def _draw_integers(spec: TensorSpec, family: int, generator: np.random.Generator
     high = max(low, default_high) if spec.high is None else math.floor(spec.high)
     unit = _bounded(family, spec.shape, generator)
     values = np.minimum(low + np.floor(unit * (high - low + 1)), high).astype(np.int64)
+    if spec.apart:
+        marked = generator.random(spec.shape) < _SHARE_APART
+        values = np.where(marked, generator.choice(spec.apart, spec.shape), values)
     return torch.from_numpy(np.ascontiguousarray(values)).reshape(spec.shape)
 
 

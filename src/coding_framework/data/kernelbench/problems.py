@@ -18,6 +18,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from coding_framework.data.kernelbench.constants import (
@@ -41,7 +42,7 @@ from coding_framework.data.kernelbench.sizes import (
 from coding_framework.data.kernelbench.values import (
     Bounds,
     input_bounds,
-    integer_ranges,
+    own_inputs,
     reduction_length,
 )
 from coding_framework.errors import UsageError
@@ -55,6 +56,7 @@ GPU_BUDGET = Budget(elements=1 << 30, flops=1 << 62, made=1 << 62)
 """Two draws of a float64 reference with its tolerance take up to 80 bytes an output on the way: the
 3.2 billion elements of the largest activations would take more than a GPU of 140 GB has."""
 
+_MOST_APART, _LOOKED_AT = 2, 10_000
 MOST_DRAWN = 1 << 28
 """Elements of inputs, weights and outputs up to which a problem's own integers are looked at."""
 
@@ -212,8 +214,11 @@ def _case(
         if dtype == "bool":
             low, high = 0.0, 1.0
         elif dtype in _INTEGERS:
-            low, high = integers[i]
-        inputs.append(TensorSpec(name=f"input{i}", shape=shape, dtype=dtype, low=low, high=high))
+            low, high = integers[i].low, integers[i].high
+        apart = integers[i].apart if i in integers else ()
+        inputs.append(
+            TensorSpec(name=f"input{i}", shape=shape, dtype=dtype, low=low, high=high, apart=apart)
+        )
     return TestCase(
         name=label,
         inputs=tuple(inputs),
@@ -223,28 +228,46 @@ def _case(
     )
 
 
-def _of_integers(tree: ast.Module, values: Values, made: Measure) -> dict[int, Bounds]:
-    """Bounds of each input of integers: those of the `randint` that is it, or that it is made of by
-    its count. Where it is made of several, what all of them may be, or the first; else the least
-    and the largest that the problem itself gives."""
+@dataclass(frozen=True, slots=True)
+class _Integers:
+    """What an input of whole numbers may be."""
+
+    low: float | None
+    high: float | None
+    apart: tuple[int, ...] = ()
+
+
+def _of_integers(tree: ast.Module, values: Values, made: Measure) -> dict[int, _Integers]:
+    """Of each input of integers the bounds of the `randint` that is it, or that it is made of by
+    its count, and one or two numbers outside them that it has beside them. Where it is made of
+    several, what all of them may be, or the first; else the least and the largest that the problem
+    itself gives."""
     integers = [i for i, (_, dtype) in enumerate(made.inputs) if dtype in _INTEGERS]
-    own: dict[int, Bounds] = {i: drawn.bounds for i in integers if (drawn := made.drawn[i])}
+    own = {i: _Integers(*drawn.bounds) for i in integers if (drawn := made.drawn[i])}
     rest = [i for i in integers if i not in own]
     if not rest:
         return own
     left = list(made.draws)
     few = len(left) < len(rest)
-    seen: list[Bounds] = [(0.0, 1.0)] * len(made.inputs)
-    if made.elements <= MOST_DRAWN:
-        seen = integer_ranges(tree, values)
+    seen = own_inputs(tree, values) if made.elements <= MOST_DRAWN else None
     for i in rest:
         count = math.prod(made.inputs[i][0])
-        least, most = seen[i][0] or 0.0, seen[i][1] or 0.0
+        numbers = seen[i] if seen is not None and seen[i].numel() else None
+        least, most = (0.0, 1.0) if numbers is None else map(float, numbers.aminmax())
         fits = [d for d in left if d.covers(least, most) and (not few or least < most)]
         exact = [d for d in fits if d.count == count] or (fits if len(left) == 1 else [])
         parts = exact[:1] or _summing_to(count, left)
         left = [d for d in left if not any(d is part for part in parts)]
-        own[i] = _common(parts) if parts else (least, most)
+        own[i] = _Integers(*(_common(parts) if parts else (least, most)))
+        if numbers is None or parts:
+            continue
+        for draw in [d for d in left if d.count == count]:
+            outside = numbers[(numbers < draw.low) | (numbers > draw.high)]
+            apart = sorted({int(number) for number in outside[:_LOOKED_AT].tolist()})
+            if 0 < len(apart) <= _MOST_APART and len(outside) < count:
+                own[i] = _Integers(*draw.bounds, tuple(apart))
+                left.remove(draw)
+                break
     return own
 
 

@@ -64,7 +64,7 @@ class Measure:
     """Of its layers, and names of its weights without their numbers: a block has a shortcut layer
     where the channels behind it are others than before."""
     drawn: tuple[Draw | None, ...]
-    """Of each input the `randint` that is it; None: it is none."""
+    """Of each input the `randint` that is it; None: it is none, or something was written there."""
     draws: tuple[Draw, ...]
     """The other `randint` calls of `get_inputs`, in order."""
 
@@ -108,7 +108,7 @@ def measure(tree: ast.Module, values: Values) -> Measure:
         arguments = namespace["get_init_inputs"]()
         randint.found.clear()
         inputs = inputs_of(namespace)
-        drawn = tuple(randint.found.pop(id(x), None) for x in inputs)
+        drawn = tuple(randint.whole(x) for x in inputs)
         draws = tuple(randint.found.values())
         inputs = [x.to("meta") if isinstance(x, torch.Tensor) else x for x in inputs]
         model = make_model(namespace["Model"], arguments).to("meta")  # torch.Tensor(2) is not there
@@ -281,13 +281,17 @@ def _randint_mode() -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.found: dict[int, Draw] = {}
+            self.written: set[int] = set()
             self.alive: list[torch.Tensor] = []  # an id means nothing without its object
 
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             result = func(*args, **(kwargs or {}))
-            if getattr(func, "__name__", "") == "randint":
+            name = getattr(func, "__name__", "")
+            if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
+                self.written.update(map(id, args[:1]))
+            if name == "randint":
                 named = dict(kwargs or {})
                 numbers = [a for a in args if isinstance(a, int)]
                 high = named.get("high", numbers[-1] if numbers else 2)
@@ -295,6 +299,12 @@ def _randint_mode() -> Any:
                 self.alive.append(result)
                 self.found[id(result)] = Draw(result.numel(), float(low), float(high - 1))
             return result
+
+        def whole(self, tensor: torch.Tensor) -> Draw | None:
+            """The draw that a tensor is, into which nothing else was written; it is noted no
+            more."""
+            unlike = id(tensor) in self.written
+            return None if unlike else self.found.pop(id(tensor), None)
 
     return RandintBounds()
 

@@ -58,11 +58,10 @@ def _stays_finite(model: Any, inputs: list[torch.Tensor]) -> bool:
     return all(bool((torch.isfinite(t) & (t.abs() < _HUGE)).all()) for t in outputs)
 
 
-def integer_ranges(tree: ast.Module, values: Values) -> list[Bounds]:
-    """The least and the largest of each input's own draws at these sizes."""
+def own_inputs(tree: ast.Module, values: Values) -> list[torch.Tensor]:
+    """Each input as the problem itself draws it at these sizes."""
     with _own_draws():
-        inputs = run_module(tree, values)["get_inputs"]()
-    return [_range(t) for t in inputs]
+        return list(run_module(tree, values)["get_inputs"]())
 
 
 def _range(tensor: torch.Tensor) -> Bounds:

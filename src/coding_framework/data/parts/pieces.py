@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import keyword
+import math
 import operator
 import re
 from collections import Counter
@@ -32,7 +33,7 @@ _ELEMENT_BY_ELEMENT = """
     where masked_fill maximum minimum float double half to type_as lerp addcmul addcdiv sign
     floor ceil round trunc fmod remainder hypot xlogy nan_to_num dropout eq ne lt le gt ge and
     or xor invert logical_not logical_and logical_or bitwise_not bitwise_and bitwise_or isnan
-    isinf
+    isinf deg2rad rad2deg
 """
 _ELEMENTWISE = frozenset(_ELEMENT_BY_ELEMENT.split())
 LIKES = ("zeros_like", "ones_like", "full_like", "empty_like")
@@ -53,6 +54,8 @@ _SAID = {
     if callable(one)
 }
 """Functions by what calls them: the name of some is another than their own."""
+_FACTORS = {"deg2rad": math.pi / 180, "rad2deg": 180 / math.pi}
+"""Functions that are a multiple."""
 _REVERSED = {"rsub": "-", "rpow": "**", "rtruediv": "/", "rdiv": "/"}
 _SIGNS = {"__invert__": "~", "__neg__": "-", "neg": "-"}
 
@@ -129,13 +132,13 @@ def is_elementwise(call: Call) -> bool:
 def inlined(trace: Trace) -> frozenset[int]:
     """Values that no part hands to another: what depends on no tensor that is given or on its shape
     alone, and what is not floating. Each part that reads one makes it itself."""
-    constants = trace.constants
-    return frozenset(
-        out
-        for call in trace.calls
-        for out in call.outputs
-        if out in constants or call.name in LIKES or not trace.values[out].floating
-    )
+    of_shapes = set(trace.constants)
+    for call in trace.calls:
+        computed = call.kind in ("compute", "view") and of_shapes.issuperset(call.refs)
+        if call.name in LIKES or computed:
+            of_shapes.update(call.outputs)
+    made = {out for call in trace.calls for out in call.outputs}
+    return frozenset(n for n in made if n in of_shapes or not trace.values[n].floating)
 
 
 def _told(trace: Trace) -> frozenset[int]:
@@ -421,6 +424,8 @@ class _Writer:
             if k not in ("device", "inplace", "_stacklevel") and not _is_usual(call, k, v)
         }  # fmt: skip
         args = [*map(self._text, call.args), *(f"{k}={self._text(v)}" for k, v in kwargs.items())]
+        if name in _FACTORS:
+            return f"({args[0]} * {_FACTORS[name]!r})"
         if call.func in _SAID:
             return f"{_SAID[call.func]}({', '.join(args)})"
         of_tensor = hasattr(torch.Tensor, name) and call.args and isinstance(call.args[0], Ref)
@@ -550,6 +555,7 @@ class _Writer:
             specs.append(TensorSpec.model_validate({
                 "name": self.names[number], "shape": value.layouts[at].shape,
                 "dtype": value.dtype, "low": low, "high": high,
+                "apart": value.spec[at].apart if value.spec else (),
             }))  # fmt: skip
         return TestCase(
             name=case.name,
