@@ -147,7 +147,8 @@ def _told(trace: Trace) -> frozenset[int]:
     while wanted:
         number = wanted.pop()
         maker = trace.maker(number)
-        if number in own and number not in found and maker is not None and maker.refs:
+        whole = number in own and not trace.values[number].floating
+        if whole and number not in found and maker is not None and maker.refs:
             found.add(number)
             wanted += maker.refs if maker.kind != "compute" else ()
     return frozenset(found)
