@@ -35,8 +35,6 @@ def make_model(model: Any, values: Sequence[Any]) -> Any:
     """One of a reference's class `Model`, with a task's values. On the meta device one that reads
     numbers of its tensors (`sizes.sum().item()`) is made on the CPU, and moved. Raises whatever it
     raises."""
-    import torch
-
     arguments = init_arguments(model, values)
     try:
         return model(*arguments)

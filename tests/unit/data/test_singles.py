@@ -60,7 +60,7 @@ def kernels() -> dict[str, str]:
         task.reference[task.reference.index("def forward") :]: kernel.code
         for n in range(120)
         for task, kernel in pieces_of(n)
-        if task.name.startswith("single")
+        if task.name.startswith(("single", "typed"))
     }
 
 
@@ -104,3 +104,14 @@ def test_a_piece_has_no_name_of_the_graph_that_it_was_cut_from() -> None:
 def test_the_longest_loop_of_a_piece_is_told() -> None:
     (mean,) = (task for task, _ in pieces_of(7) if "mean" in task.reference)
     assert len({case.reduction_length for case in (*mean.cases, *mean.gpu_cases)}) > 2
+
+
+def test_booleans_and_whole_numbers_are_made_as_such(kernels: dict[str, str]) -> None:
+    """As `cuda-rl solve --parts` asks for them in its second round; a float there is wrong."""
+    booleans = [said for said, code in kernels.items() if "bool* o" in code]
+    whole = [said for said, code in kernels.items() if "int64_t* o" in code]
+    assert len(booleans) >= 12
+    assert len(whole) >= 6
+    assert all("dtype(torch::kBool)" in kernels[said] for said in booleans)
+    assert all("dtype(torch::kLong)" in kernels[said] for said in whole)
+    assert any(" & " in said for said in booleans)

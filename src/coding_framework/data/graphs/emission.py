@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 
 from coding_framework.data.graphs.expressions import Finish, Kernel, Values
-from coding_framework.data.graphs.nodes import Given, Head, Node
+from coding_framework.data.graphs.nodes import Each, Given, Head, Node
 from coding_framework.data.graphs.source import filled_python
 from coding_framework.data.graphs.texts import (
     bracketed,
@@ -18,6 +18,7 @@ from coding_framework.data.graphs.texts import (
     unbracketed,
     used_lines,
 )
+from coding_framework.data.modules.kernels.lowering import C_TYPES
 
 SIZES = "<sizes>"
 """Where a kernel's parameters or arguments have all sizes."""
@@ -86,6 +87,11 @@ class Emission(Values):
             if first is not None
             else f"{given[0].c_name}.options().dtype(torch::kFloat32)"
         )
+        kind = node.dtype if isinstance(node, Each) else "float32"
+        if kind != "float32":
+            scalar = {"int64": "torch::kLong", "bool": "torch::kBool"}[kind]
+            like = f"{given[0].c_name}.options().dtype({scalar})"
+            self.kinds[name] = C_TYPES[kind]
         self.host.append(f"auto {name} = torch::empty({{{shape}}}, {like});")
         self.done[id(node)] = name
         return name
@@ -114,7 +120,8 @@ class Emission(Values):
                  if size.c and re.search(rf"\b{s}\b", "\n".join(body))]  # fmt: skip
         parts += more
         declared = [f"const {c}* {n}" for n, c in reads.items()]
-        declared += ["float* o", SIZES, *(f"int {s}" for s in parts)]
+        kind = self.kinds.get(out, "float")
+        declared += [f"{kind}* o", SIZES, *(f"int {s}" for s in parts)]
         self.device += [
             f"__global__ void {name}({', '.join(declared)}) {{",
             *(f"  {line}" for line in body),
@@ -122,7 +129,7 @@ class Emission(Values):
             "",
         ]
         given = [f"{n}.data_ptr<{c}>()" for n, c in reads.items()]
-        given += [f"{out}.data_ptr<float>()", SIZES, *parts]
+        given += [f"{out}.data_ptr<{kind}>()", SIZES, *parts]
         self.host.append(f"{name}<<<{grid}>>>({', '.join(given)});")
 
     def _said(self, node: Node) -> str:

@@ -90,6 +90,8 @@ class Values:
         self.uses = Counter(id(a) for node in graph.output.walk() for a in node.args)
         self.uses[id(graph.output)] += 1
         self.done: dict[int, str] = {}
+        self.kinds: dict[str, str] = {}
+        """C types of tensors in memory that are no floats."""
         self.device: list[str] = []
         self.functions: dict[str, None] = {}
         self.joins: dict[tuple[Together, Join], None] = {}

@@ -140,12 +140,15 @@ class Node:
                 stack += [(a, False) for a in reversed(node.args)]
 
 
+Kind = Literal["float32", "int64", "bool"]
+
+
 @dataclass(eq=False)
 class Given(Node):
     """An input, or a parameter of the module."""
 
     c_name: str = ""
-    dtype: Literal["float32", "int64", "bool"] = "float32"
+    dtype: Kind = "float32"
     high: Extent | None = None
     """Of labels: the number of classes."""
     low: float | None = None
@@ -158,6 +161,8 @@ class Each(Node):
     {i1}, ...; arguments are broadcast."""
 
     c: str = ""
+    dtype: Kind = "float32"
+    """Of the tensor, where it is the graph's last."""
 
     @property
     def is_plain(self) -> bool:

@@ -26,7 +26,7 @@ from coding_framework.data.graphs.nodes import (
     View,
 )
 from coding_framework.data.graphs.renamed import renamed, renamed_text
-from coding_framework.data.graphs.singles.drawn import draw_single
+from coding_framework.data.graphs.singles.drawn import draw_single, draw_typed
 from coding_framework.data.graphs.source import Source
 from coding_framework.data.parts.calls import PartsError, traced
 from coding_framework.data.parts.pieces import MOST_OPERATIONS, Part, parted
@@ -47,6 +47,8 @@ OF_A_GRAPH = 3
 """Pieces of a graph, at most."""
 SINGLES = 2
 """Beside them, at each number."""
+_TYPED_EACH = 3
+"""At every third number one more, which gives booleans or whole numbers."""
 
 
 def piece_tasks(count: int) -> Iterator[tuple[Task, KernelExample]]:
@@ -86,6 +88,8 @@ def pieces_of(number: int) -> list[tuple[Task, KernelExample]]:
     for one in range(SINGLES * number, SINGLES * (number + 1)):
         if (single := draw_single(one)) and (made := _as_part(single)):
             found.append(made)
+    if number % _TYPED_EACH == 0 and (typed := draw_typed(number)) and (made := _as_part(typed)):
+        found.append(made)
     return found
 
 

@@ -56,6 +56,9 @@ _BESIDE = {
     ";": 0,
     "?": 0,
     ":": 0,
+    "&": 0,
+    "|": 0,
+    "!": 1,
     ">": 1,
     "<": 1,
     "=": 1,
@@ -63,6 +66,7 @@ _BESIDE = {
     "-": 2,
     "*": 3,
     "/": 3,
+    "%": 3,
 }
 """What an expression beside this mark must bind more than (after it: by one less)."""
 

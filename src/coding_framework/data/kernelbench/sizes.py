@@ -19,7 +19,6 @@ from coding_framework.data.kernelbench.constants import (
     Values,
     run_module,
 )
-from coding_framework.reference_model import make_model
 from coding_framework.types import DType, InitArg
 
 if TYPE_CHECKING:
@@ -102,6 +101,8 @@ def measure(tree: ast.Module, values: Values) -> Measure:
     """Measure the problem at these sizes. Raises whatever the problem raises."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
+
+    from coding_framework.reference_model import make_model
 
     with torch.device("meta"), _randint_mode() as randint, torch.no_grad():
         namespace = run_module(tree, values)

@@ -64,6 +64,7 @@ from coding_framework.data.graphs.singles.sums import (
     spread,
     windows,
 )
+from coding_framework.data.graphs.singles.typed import compared, made_whole, of_whole_numbers
 from coding_framework.data.graphs.singles.values import (
     chain,
     new_input,
@@ -128,13 +129,25 @@ def draw_single(number: int) -> Graph | None:
     """The graph of that number; None where nothing came of it."""
     rng = random.Random(f"single {number}")
     kinds, weights = zip(*_MIDDLES, strict=True)
-    middle = rng.choices(kinds, weights)[0]
+    return _drawn(rng, rng.choices(kinds, weights)[0], f"single_{number}")
+
+
+def draw_typed(number: int) -> Graph | None:
+    """The same of what gives no floats."""
+    rng = random.Random(f"typed {number}")
+    kinds, weights = zip(*_TYPED, strict=True)
+    return _drawn(rng, rng.choices(kinds, weights)[0], f"typed_{number}")
+
+
+def _drawn(rng: random.Random, middle: Callable[[Draw], Node], name: str) -> Graph | None:
     for _ in range(_TRIES):
         d = Draw.blank(rng)
         _start(d)
         before, after = rng.choice(((0, 0), (0, 0), (0, 1), (0, 2), (1, 0), (2, 0), (1, 1), (3, 0)))
         if middle is chain:
             before, after = rng.choice((0, 1, 2, 3, 4)), 0
+        elif name.startswith("typed"):
+            before, after = 0, 0
         elif middle not in _BEHIND_OTHERS:
             before = 0
         try:
@@ -146,7 +159,7 @@ def draw_single(number: int) -> Graph | None:
             continue
         used = {id(n) for n in d.h.walk()}
         if all(id(g) in used for g in d.inputs):
-            return d.graph(f"single_{number}")
+            return d.graph(name)
     return None
 
 
@@ -232,5 +245,10 @@ _BEHIND_OTHERS = (reduced, log_sum_exp, soft, summed_up, spread, with_given_numb
 """Those that are in one part with elementwise operations before them."""
 
 
+_TYPED: tuple[tuple[Callable[[Draw], Node], int], ...] = (
+    (compared, 8),
+    (made_whole, 2),
+    (of_whole_numbers, 7),
+)
 _OF_NO_AXES = (chain, with_given_number, truncated, by_count)
 """Those that a tensor of one number may have."""
