@@ -407,3 +407,27 @@ def test_a_label_that_a_loss_ignores_is_drawn_beside_the_classes(ignored: str) -
 def test_a_range_alone_is_said_as_before() -> None:
     task = problem_task(SEGMENTED.replace("IGNORED", ""), "segmented")
     assert "apart" not in task.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("ignored", "apart"),
+    [
+        ("target[::2] = 255; target[1] = -100", (-100, 255)),
+        ("target[0, 0], target[1, 1], target[2, 2] = -1, 255, 300", ()),
+        ("target[target > 3] = 3", ()),
+    ],
+)
+def test_numbers_beside_a_range_are_two_at_most(ignored: str, apart: tuple[int, ...]) -> None:
+    source = SEGMENTED.replace("IGNORED", ignored).replace(
+        "F.cross_entropy(logits, target, ignore_index=255)",
+        "logits.mean(1) * (target.clamp(0, 18) + 1)",
+    )
+    target = problem_task(source, "segmented").gpu_cases[0].inputs[1]
+    assert target.apart == apart
+    assert (target.low, target.high) == ((-1.0, 300.0) if "300" in ignored else (0.0, 18.0))
+
+
+def test_a_constructor_that_fails_on_the_meta_device_tells_its_own_words() -> None:
+    source = RESIDUAL.replace("super().__init__()", "raise RuntimeError('no such width')")
+    with pytest.raises(UsageError, match="no such width"):
+        problem_task(source, "failing")

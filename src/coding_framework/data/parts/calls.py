@@ -22,8 +22,6 @@ from coding_framework.types import Task, TensorSpec, TestCase
 MOST_CALLS = 400
 _COPIES = ("contiguous", "clone", "reshape", "reshape_as", "flatten")
 """Calls whose result has the elements of their tensor in its order."""
-_SHARE_APART = 0.125
-"""Of the numbers of an input that lie outside its range, where it has such."""
 _JOINS = ("cat", "concat", "concatenate", "stack")
 
 
@@ -402,12 +400,7 @@ def _drawn(spec: TensorSpec, device: str) -> torch.Tensor:
         return torch.rand(spec.shape) < 0.5
     if not dtype.is_floating_point:
         low, high = int(spec.low or 0), int(spec.high if spec.high is not None else 1)
-        values = torch.randint(low, high + 1, spec.shape, dtype=dtype)
-        if spec.apart:
-            others = torch.tensor(spec.apart, dtype=dtype)
-            picked = others[torch.randint(0, len(others), spec.shape)]
-            values = torch.where(torch.rand(spec.shape) < _SHARE_APART, picked, values)
-        return values
+        return torch.randint(low, high + 1, spec.shape, dtype=dtype)
     if spec.low is None and spec.high is None:
         return torch.randn(spec.shape).to(dtype)
     least = spec.low if spec.low is not None else (spec.high or 0.0) - 2.0

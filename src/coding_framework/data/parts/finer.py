@@ -19,13 +19,16 @@ from coding_framework.data.parts.pieces import (
 
 def finer(trace: Trace, parts: Sequence[Part]) -> list[Part]:
     """The trace in parts again, in which each operation of these is one, and what they make beside
-    it (whole numbers, booleans, constants of the shape) is given to them where it can be."""
+    it (whole numbers, booleans, constants of the shape) is given to them where it can be. Raises
+    PartsError where the parts could not be joined."""
     alone = frozenset(value for part in parts for value in part.makes)
     with suppress(PartsError, ValueError):
         found = parted(trace, alone, _made_beside(trace, parts))
         require_joinable(trace, found)
         return found
-    return parted(trace, alone)
+    found = parted(trace, alone)
+    require_joinable(trace, found)
+    return found
 
 
 def _made_beside(trace: Trace, parts: Sequence[Part]) -> frozenset[int]:

@@ -127,26 +127,25 @@ _SIZES = {
 
 def draw_single(number: int) -> Graph | None:
     """The graph of that number; None where nothing came of it."""
-    rng = random.Random(f"single {number}")
-    kinds, weights = zip(*_MIDDLES, strict=True)
-    return _drawn(rng, rng.choices(kinds, weights)[0], f"single_{number}")
+    return _drawn("single", number, _MIDDLES)
 
 
 def draw_typed(number: int) -> Graph | None:
     """The same of what gives no floats."""
-    rng = random.Random(f"typed {number}")
-    kinds, weights = zip(*_TYPED, strict=True)
-    return _drawn(rng, rng.choices(kinds, weights)[0], f"typed_{number}")
+    return _drawn("typed", number, _TYPED)
 
 
-def _drawn(rng: random.Random, middle: Callable[[Draw], Node], name: str) -> Graph | None:
+def _drawn(kind: str, number: int, among: _Weighed) -> Graph | None:
+    rng = random.Random(f"{kind} {number}")
+    middles, weights = zip(*among, strict=True)
+    middle = rng.choices(middles, weights)[0]
     for _ in range(_TRIES):
         d = Draw.blank(rng)
         _start(d)
         before, after = rng.choice(((0, 0), (0, 0), (0, 1), (0, 2), (1, 0), (2, 0), (1, 1), (3, 0)))
         if middle is chain:
             before, after = rng.choice((0, 1, 2, 3, 4)), 0
-        elif name.startswith("typed"):
+        elif among is _TYPED:
             before, after = 0, 0
         elif middle not in _BEHIND_OTHERS:
             before = 0
@@ -159,7 +158,7 @@ def _drawn(rng: random.Random, middle: Callable[[Draw], Node], name: str) -> Gra
             continue
         used = {id(n) for n in d.h.walk()}
         if all(id(g) in used for g in d.inputs):
-            return d.graph(name)
+            return d.graph(f"{kind}_{number}")
     return None
 
 
@@ -186,7 +185,8 @@ def _start(d: Draw) -> None:
     d.h = d.x = new_input(d, tuple(axes), low=low)
 
 
-_MIDDLES: tuple[tuple[Callable[[Draw], Node], int], ...] = (
+_Weighed = tuple[tuple[Callable[[Draw], Node], int], ...]
+_MIDDLES: _Weighed = (
     (chain, 34),
     (reduced, 14),
     (log_sum_exp, 2),
@@ -245,7 +245,7 @@ _BEHIND_OTHERS = (reduced, log_sum_exp, soft, summed_up, spread, with_given_numb
 """Those that are in one part with elementwise operations before them."""
 
 
-_TYPED: tuple[tuple[Callable[[Draw], Node], int], ...] = (
+_TYPED: _Weighed = (
     (compared, 8),
     (made_whole, 2),
     (of_whole_numbers, 7),
