@@ -18,6 +18,7 @@ from coding_framework.errors import TrainingError, UsageError
 from coding_framework.store import checkpoints
 from coding_framework.store.folder import RLFolder
 from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.verl.overrides import SUFFIX_DECODING
 
 LEAST_FREE = 16 << 20
 """A disk with fewer free bytes is full: a file that did not fit may leave as many."""
@@ -42,8 +43,9 @@ OTHER_GPUS = ("rollout_gpus", "judge_gpus")
 
 
 def require_devices(config: MultiTurnRLConfig) -> None:
-    """Raises UsageError where there are fewer GPUs than were asked for, or no CuPy for a rollout
-    pool: without it verl has no NCCL to send the weights by, which it says after minutes."""
+    """Raises UsageError where there are fewer GPUs than were asked for, no CuPy for a rollout pool
+    (without it verl has no NCCL to send the weights by), or nothing to speculate by: what verl and
+    vLLM say after minutes."""
     if config.device == "cpu" or config.ray_address is not None:
         return
     import torch
@@ -58,6 +60,11 @@ def require_devices(config: MultiTurnRLConfig) -> None:
         raise UsageError(
             "rollout_gpus get their weights through CuPy, which is missing: install it with 'uv "
             "sync --extra verl', or leave rollout_gpus out"
+        )
+    if config.speculative_decoding and importlib.util.find_spec("arctic_inference") is None:
+        raise UsageError(
+            "vLLM speculates by Arctic Inference, which is missing: install it with 'uv pip "
+            f"install {SUFFIX_DECODING}' (it is compiled), or leave speculative_decoding out"
         )
 
 

@@ -34,6 +34,17 @@ _SHORT = {"bfloat16": "bf16", "float32": "fp32"}
 _GRAPHS = '{"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}'
 """vLLM's decoding as CUDA graphs, which saves it most launches, without torch.compile, which takes
 minutes at every start of a run."""
+SUFFIX_DECODING = "arctic-inference==0.1.1"
+"""What vLLM 0.24 does suffix decoding by."""
+SUFFIX: dict[str, Any] = {
+    "method": "suffix",
+    "num_speculative_tokens": 16,
+    "suffix_decoding_max_tree_depth": 24,
+    "suffix_decoding_max_spec_factor": 2.0,
+    "suffix_decoding_min_token_prob": 0.3,
+}
+"""By these an RL run's answers take 13.1 tokens a pass after eleven steps, and 1.18 verified for
+each (`suffix_decoding.json`). More guesses take memory: each is a row of logits, 0.6 MB."""
 RAY_CPU_SLOTS = 5
 """Logical slots, not cores, beside those of rollout workers and GPUs: verl's actors ask for 3 of
 them, and with fewer they wait for each other silently for ever. Ray starts a worker process a slot
@@ -181,6 +192,8 @@ def _rollout(config: MultiTurnRLConfig) -> dict[str, Any]:
             f"{root}.max_model_len": config.max_prompt_tokens + config.max_response_tokens,
             f"+{root}.engine_kwargs.vllm.compilation_config": _GRAPHS,
         }
+        if config.speculative_decoding:
+            pairs[f"+{root}.engine_kwargs.vllm.speculative_config"] = json.dumps(SUFFIX)
     return pairs
 
 
