@@ -55,8 +55,8 @@ FLAGS = (
     "max_prompt_tokens", "max_response_tokens", "lora_rank", "num_gpus", "rollout_gpus",
     "judge_gpus", "gpu_memory_utilization", "save_every", "seed", "overrides", "wandb",
     "leave_one_out", "least_spread", "least_groups", "updates_per_step", "importance_cap",
-    "validate_every", "validation_tasks", "task_evidence", "redraws", "minutes",
-    "one_step_off_policy", "kl_in_advantage",
+    "validate_every", "validation_tasks", "validation_patience", "task_evidence", "redraws",
+    "minutes", "one_step_off_policy", "kl_in_advantage", "speculative_decoding",
 )  # fmt: skip
 """Fields of `MultiTurnRLConfig` that are flags."""
 SFT = SFTFolder(Path("sft_checkpoints"))
@@ -276,7 +276,10 @@ def train(arguments: list[str] | None) -> int:
     config = make_config(given, recipe, models)
     configure_logging(RLFolder(output).log)
     print(config.model_dump_json(indent=2), file=sys.stderr)
-    print(run(config, **pool).model_dump_json(indent=2))
+    result = run(config, **pool)
+    print(result.model_dump_json(indent=2))
+    if (said := result.told(config.last_step)) is not None:
+        print(f"RL: {said}", file=sys.stderr)
     return 0
 
 

@@ -203,6 +203,9 @@ class MultiTurnRLConfig(Config):
     with them."""
     validation_tasks: int = Field(default=100, ge=1)
     """Tasks of a validation. One greedy conversation about each."""
+    validation_patience: int | None = Field(default=None, ge=1)
+    """The run ends after so many validations in a row of which none is better than the best one
+    before them, the start model's among these. None: it makes all of its steps."""
     lora_rank: int = Field(default=0, ge=0)
     """Rank of the LoRA adapter that is trained; 0 trains all weights."""
     lora_alpha: int = Field(default=32, ge=1)
@@ -376,6 +379,8 @@ class MultiTurnRLConfig(Config):
                 f"validate_every={self.validate_every} is no multiple of save_every="
                 f"{self.save_every}: the policy that validates best must have a checkpoint"
             )
+        if self.validation_patience and not self.validate_every:
+            raise ValueError("validation_patience counts validations: set validate_every too")
         if self.validate_every and self.policy == "per_role":
             raise ValueError("policy per_role keeps no best policy: leave out validate_every")
         if self.task_evidence is not None and self.curriculum is None:

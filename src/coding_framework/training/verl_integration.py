@@ -213,7 +213,7 @@ class MultiAgentVERLTrainer:
         self._steps.complete(done)
         self._feed.record_earlier(self._run, done)
         peak = 0.0
-        if done < config.last_step:
+        if done < config.last_step and not self._steps.out_of_patience(config.validation_patience):
             if resume is not None:
                 require_room(self._run.root)
             attempt = self._run.new_attempt()
@@ -297,6 +297,9 @@ class MultiAgentVERLTrainer:
                 progress.update(last, ", ".join(filter(None, (steps.words(), doing))))
                 if code is None and last > done:
                     self._stop_in_time(last)
+                    if self._steps.out_of_patience(config.validation_patience):
+                        log.info("rl_ended_early", step=last, patience=config.validation_patience)
+                        return
         if last < config.last_step:
             raise _TrainerEndedError(
                 f"verl ended with code {code} after step {last} of {config.last_step}: "
@@ -354,7 +357,7 @@ class MultiAgentVERLTrainer:
         from coding_framework.training.verl.export import export_adapter
 
         last = checkpoints.whole_checkpoints(root)[-1]
-        self._steps.judge_policy(checkpoints.step_of(last))
+        self._steps.complete(checkpoints.step_of(last))
         if self._trained is not None:
             final = self._run.adapter(self._config.last_step)
             export_adapter(last / "actor", final, self._config.model_path)
@@ -366,6 +369,7 @@ class MultiAgentVERLTrainer:
             final_model=str(final),
             best_model=best_model,
             best_step=best_step,
+            validations=self._steps.validations(),
             resumed_from=resumed,
             duration_s=duration_s,
             peak_gib=peak_gib,
@@ -380,11 +384,11 @@ class MultiAgentVERLTrainer:
 
         final = self._run.final_model
         export_model(last / "actor", final)
-        best_step = self._config.num_episodes
+        best_step = checkpoints.step_of(last)
         if self._run.best_step.exists():
             best_step = int(self._run.best_step.read_text())
         best = self._run.best_model(best_step)
-        if best_step == self._config.last_step:
+        if best_step == checkpoints.step_of(last):
             copy_linked(final, best)  # of gigabytes, which would be made twice
         elif best_step == 0:
             copy_linked(Path(self._config.model_path), best)

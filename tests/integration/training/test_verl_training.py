@@ -141,6 +141,29 @@ def test_the_policy_that_validates_best_is_kept(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+def test_a_run_ends_where_its_validations_get_no_better(
+    model: Path, tmp_path: Path, worker_path: None
+) -> None:
+    """A random model's answers are paid nothing, before any step and after two. The same command
+    again makes no more of them."""
+    changes = {
+        "validate_every": 2, "validation_tasks": 3, "num_episodes": 12, "save_every": 2,
+        "validation_patience": 1,
+    }  # fmt: skip
+    result = finished(script(model, tmp_path / "run", **changes))
+
+    rewards = [v.reward_mean for v in result.validations]
+    assert rewards[-1] <= max(rewards[:-1])
+    assert result.validations[-1].step == len(result.steps) < 12
+    assert f"It ended at step {len(result.steps)} of 12" in str(result.told(12))
+    assert (Path(str(result.best_model)) / "config.json").exists()
+    again = finished(script(model, tmp_path / "run", **changes))
+    assert (again.steps, again.best_step) == (result.steps, result.best_step)
+    assert len(RLFolder(tmp_path / "run").attempts()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_run_outlives_its_workers(model: Path, tmp_path: Path, worker_path: None) -> None:
     """The worker that has the conversations is killed in the middle of a step, which verl would
     wait for for ever, and the one that trains in the next; all steps are made, each once."""

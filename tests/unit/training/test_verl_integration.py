@@ -24,8 +24,8 @@ from coding_framework.store.conversations import (
     run_rollouts,
 )
 from coding_framework.store.folder import RLFolder
-from coding_framework.store.records import Rollout, StepRecord
-from coding_framework.store.training_log import write_steps
+from coding_framework.store.records import Rollout, StepRecord, Validation
+from coding_framework.store.training_log import write_steps, write_validations
 from coding_framework.training import verl_integration
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl import machine
@@ -316,3 +316,51 @@ def test_speculation_without_its_package_is_refused_before_anything_starts(
     wanted = MultiTurnRLConfig(model_path="m", speculative_decoding="suffix")
     with pytest.raises(UsageError, match=r"uv pip install arctic-inference==0\.1\.1"):
         machine.require_devices(wanted)
+
+
+def validated(*rewards: float | None) -> tuple[Validation, ...]:
+    return tuple(
+        Validation(step=2 * i, conversations=4, reward_mean=reward, solved_rate=0.5)
+        for i, reward in enumerate(rewards)
+    )
+
+
+@pytest.mark.parametrize(
+    ("rewards", "ends"),
+    [
+        ((), False),
+        ((0.7,), False),
+        ((0.7, 0.6), False),
+        ((0.7, 0.6, 0.7), True),  # as good is not better
+        ((0.7, 0.6, 0.8), False),
+        ((0.7, 0.8, 0.6, 0.5), True),
+        ((0.7, None, 0.6), False),  # all of one validation's conversations were masked
+    ],
+)
+def test_patience_counts_the_validations_since_the_best_one(
+    tmp_path: Path, rewards: tuple[float | None, ...], ends: bool
+) -> None:
+    folder = RLFolder(tmp_path)
+    write_validations(folder.validations, validated(*rewards))
+    steps = RunSteps(folder, None, validates=True)
+    assert steps.out_of_patience(2) is ends
+    assert not steps.out_of_patience(None)
+
+
+def test_a_result_says_which_policy_validates_best() -> None:
+    plain = RLResult(steps=(), final_model="m", resumed_from=0, duration_s=1.0, peak_gib=1.0)
+    assert plain.told(0) is None
+    steps = tuple(StepRecord(step=step) for step in (1, 2, 3, 4))
+    worse = plain.model_copy(
+        update={"steps": steps, "best_step": 0, "validations": validated(0.7, 0.6, 0.65)}
+    )
+    said = worse.told(4)
+    assert said is not None
+    assert said.startswith("the policy that it began with validates best: mean reward 0.700")
+    assert "after step 4: mean reward 0.650, 50% solved. No step made it better" in said
+    assert "ended at" not in said
+    assert "It ended at step 4 of 32: validation_patience" in str(worse.told(32))
+    better = worse.model_copy(update={"best_step": 4, "validations": validated(0.7, 0.6, 0.8)})
+    assert better.told(4) == (
+        "the policy after step 4 validates best: mean reward 0.800, 50% solved"
+    )

@@ -61,6 +61,16 @@ class RunSteps:
         if found.reward_mean is not None and _beats(found.reward_mean, rewards):
             self._keep(step)
 
+    def validations(self) -> tuple[Validation, ...]:
+        return tuple(read_validations(self._run.validations))
+
+    def out_of_patience(self, patience: int | None) -> bool:
+        """Whether the last so many validations are not better than the best one before them."""
+        rewards = [v.reward_mean for v in self.validations() if v.reward_mean is not None]
+        if patience is None or not rewards:
+            return False
+        return len(rewards) - 1 - rewards.index(max(rewards)) >= patience
+
     def _keep(self, step: int) -> None:
         folder = self._run.checkpoint(step)
         if step and not checkpoints.is_whole(folder):
