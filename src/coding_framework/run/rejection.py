@@ -46,6 +46,9 @@ class RejectionSummary(Record):
     """Samples whose first answer is correct."""
     tokens: int = 0
     """Generated in all samples."""
+    solved_tasks: int = 0
+    """Tasks with a correct first answer among their samples. Their share of the tasks, less the
+    share of correct samples, is about what a policy can gain by learning from its own answers."""
     open_tasks: int
     """Tasks that 10 to 80% of the samples solve: those that RL can learn from."""
     examples: dict[str, int]
@@ -207,6 +210,7 @@ def _summary(chosen: Selection) -> RejectionSummary:
         samples=sum(e.samples for e in chosen.evidence),
         solved=sum(e.solved for e in chosen.evidence),
         tokens=sum(e.tokens for e in chosen.evidence),
+        solved_tasks=sum(e.solved > 0 for e in chosen.evidence),
         open_tasks=sum(
             OPEN_FROM <= e.solved / e.samples <= OPEN_TO for e in chosen.evidence if e.samples
         ),

@@ -55,6 +55,7 @@ def test_what_is_sampled_is_counted_and_nothing_is_trained_where_that_is_asked(
     options = RejectionOptions(output_dir=tmp_path, tasks=5, samples=2, sample_only=True)
     found = rejection.rejection_fine_tune("m", options, JudgeSettings())
     assert (found.tasks, found.samples, found.solved, found.open_tasks) == (3, 6, 3, 3)
+    assert found.solved_tasks == 3
     assert (found.examples, found.model) == ({"generate": 3}, None)
     evidence = read_evidence(RejectionFolder(tmp_path).evidence)
     assert [(e.samples, e.solved) for e in evidence] == [(2, 1)] * 3
