@@ -139,7 +139,7 @@ def test_a_constant_is_written_down_and_one_of_the_size_is_made_in_the_part() ->
         ),
         ("y = x * 2\ny[torch.arange(4)] = 0\nreturn y", "to places that other numbers tell"),
         ("return x * 2 if x.size(0) > 90 else x + 1", "differ from size to size"),
-        ("for _ in range(500): x = x * 1.01\nreturn x", "more than 400 calls"),
+        ("for _ in range(1600): x = x * 1.01\nreturn x", "more than 1500 calls"),
     ],
 )
 def test_what_has_no_parts_is_told_why(forward: str, why: str) -> None:
@@ -431,3 +431,40 @@ def test_what_depends_on_shapes_alone_is_made_in_the_part() -> None:
 def test_a_function_that_is_a_multiple_is_said_as_one() -> None:
     (part,) = parted(traced(module("return torch.deg2rad(x).sin()")))
     assert "(x * 0.017453292519943295)" in forward_of(part)
+
+
+MULTIHEAD = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
+
+    def forward(self, x):
+        y, _ = self.attention(x, x, x, need_weights=%s)
+        return torch.tanh(y) + x
+
+def get_inputs():
+    return [torch.randn(4, 20, 32)]
+def get_init_inputs():
+    return [32, 4]
+"""
+
+
+@pytest.mark.parametrize(
+    ("weights", "between"),
+    [
+        (False, [("scaled_dot_product_attention",)]),
+        (True, [("bmm",), ("softmax",), ("bmm",)]),  # and the mean over heads, which nothing reads
+    ],
+)
+def test_a_layer_of_attention_is_its_operations(
+    weights: bool, between: list[tuple[str, ...]]
+) -> None:
+    trace = traced(task_of(MULTIHEAD % weights))
+    parts = parted(trace)
+    found = [tuple(op for op in part.task.ops if op not in ("mul", "sqrt")) for part in parts]
+    assert [ops for ops in found if ops] == [("linear",), *between, ("linear",), ("tanh", "add")]
+    require_joinable(trace, parts)
