@@ -87,7 +87,7 @@ class MultiTurnRLConfig(Config):
     `solved_rate`.
 
     The default is the documents' number. Over all weights 5e-6 was already too much for a policy
-    fresh from SFT (docs/RESULTS.md)."""
+    fresh from SFT (docs/measurements/training.md)."""
     warmup_steps: int = Field(default=0, ge=0)
     """Updates over which the policy's learning rate grows from 0 to its full value.
 
@@ -261,23 +261,24 @@ class MultiTurnRLConfig(Config):
     """GPUs of this machine, beside those of --num-gpus, that write answers and do nothing else;
     each step still samples from the policy of the step before. 0: those that train write too.
 
-    No step has been made with such a pool yet. While one part works the other waits, so that the
-    same number of GPUs in one pool should be quicker; it is for models that do not fit beside
-    vLLM."""
+    Six steps of a tiny model were made with it on two H100s. While one part works the other waits,
+    so that the same number of GPUs in one pool should be quicker; it is for models that do not fit
+    beside vLLM."""
     gpu_memory_utilization: float = Field(default=0.4, gt=0.0, lt=1.0)
     """Share of each GPU's memory for vLLM, which shares the GPU with the trainer."""
     speculative_decoding: Literal["suffix"] | None = None
     """suffix: vLLM guesses an answer's next tokens from answers that it wrote before, of any task
     and policy, and verifies them in one pass (suffix decoding, arXiv 2411.04975): the answers have
     the same distribution, and fewer passes write them where they are alike. It pays where the
-    policy is sure of most tokens, as after SFT. Needs the package `SUFFIX_DECODING`. Not measured
-    on a GPU yet."""
+    policy is sure of most tokens, as after SFT. Needs the package arctic-inference==0.1.1.
+    Not measured on a GPU yet."""
     micro_batch_tokens: int | None = Field(default=None, ge=1)
     """Tokens per forward and backward at most. None: one longest row on the CPU, where a larger
     batch is no faster (measured), 16384 on a GPU."""
     packed_attention: bool = False
     """Attention of the policy that learns: each row of a micro-batch costs its own square, and not
-    the micro-batch's (with it, `micro_batch_tokens` may be large). Not measured on a GPU yet."""
+    the micro-batch's (with it, `micro_batch_tokens` may be large). On H200s an update took 5.9 s in
+    place of 12 to 16."""
     compute_dtype: Literal["auto", "bfloat16", "float32"] = "auto"
     """Of matrix products, in training and rollout; weights and optimizer are float32. auto:
     bfloat16 where the hardware computes in it, else float32, which is then faster."""
