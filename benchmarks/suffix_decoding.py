@@ -12,7 +12,6 @@ proposer alone. Writes benchmarks/results/suffix_decoding.json.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +22,9 @@ from arctic_inference.suffix_decoding import SuffixDecodingCache
 from bench_io import RESULTS, head, this_machine
 
 from coding_framework.paths import write_json_atomic
+from coding_framework.store.folder import rollouts_file
+from coding_framework.store.lines import parsed_lines
+from coding_framework.store.records import Rollout
 from coding_framework.training.verl.overrides import SUFFIX
 
 Answers = list[tuple[list[int], list[int]]]
@@ -32,10 +34,9 @@ Answers = list[tuple[list[int], list[int]]]
 def answers_of(rollouts: Path, step: int) -> Answers:
     """Those of a step, at most 256 of them."""
     found: Answers = []
-    for line in (rollouts / f"step_{step:06d}.jsonl").read_text().splitlines():
-        for turn in json.loads(line)["state"]["turns"]:
-            generation = turn["generation"]
-            found.append((generation["prompt_ids"], generation["response_ids"]))
+    for rollout in parsed_lines(rollouts_file(rollouts, step), Rollout.model_validate_json):
+        made = (turn.generation for turn in rollout.state.turns)
+        found += [(list(one.prompt_ids), list(one.response_ids)) for one in made]
     return found[:256]
 
 

@@ -46,7 +46,7 @@ def run(args: Namespace) -> int:
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(found.examples.items()))
     print(
         f"{found.solved} of {found.samples} first answers to {found.tasks} tasks are correct; "
-        f"{found.solved_tasks} tasks are solved by one of theirs, {found.open_tasks} by 10 to 80%\n"
+        f"{found.solved_tasks} tasks have one that is, {found.open_tasks} have 10 to 80%\n"
         f"examples: {kinds or 'none'}\nfolder: {options.output_dir}"
     )
     if found.model is not None:

@@ -284,6 +284,11 @@ class MultiAgentVERLTrainer:
                     steps.stepped(self._steps.stored())
                     self._send(wandb, seen[step], attempt)
                     check_faults(list(seen.values()), config.max_fault_share, attempt.log)
+                    if step < config.last_step and self._steps.out_of_patience(
+                        config.validation_patience
+                    ):
+                        log.info("rl_ended_early", step=step, patience=config.validation_patience)
+                        return
                 last = max(seen, default=done)
                 ended = counter.count(last + 1)
                 answered = validated.count(last + 1 if ended else last)
@@ -297,9 +302,6 @@ class MultiAgentVERLTrainer:
                 progress.update(last, ", ".join(filter(None, (steps.words(), doing))))
                 if code is None and last > done:
                     self._stop_in_time(last)
-                    if self._steps.out_of_patience(config.validation_patience):
-                        log.info("rl_ended_early", step=last, patience=config.validation_patience)
-                        return
         if last < config.last_step:
             raise _TrainerEndedError(
                 f"verl ended with code {code} after step {last} of {config.last_step}: "
@@ -384,11 +386,11 @@ class MultiAgentVERLTrainer:
 
         final = self._run.final_model
         export_model(last / "actor", final)
-        best_step = checkpoints.step_of(last)
+        best_step = last_step = checkpoints.step_of(last)
         if self._run.best_step.exists():
             best_step = int(self._run.best_step.read_text())
         best = self._run.best_model(best_step)
-        if best_step == checkpoints.step_of(last):
+        if best_step == last_step:
             copy_linked(final, best)  # of gigabytes, which would be made twice
         elif best_step == 0:
             copy_linked(Path(self._config.model_path), best)

@@ -20,6 +20,7 @@ from coding_framework.types import (
     Task,
 )
 from coding_framework.wiring import make_judge
+from support.multihead import MULTIHEAD
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 SOURCE = """
@@ -107,28 +108,9 @@ async def test_the_kernels_of_the_parts_are_one_that_is_right(judge: JudgeFn) ->
     assert "joined of the kernels of 6 parts" in turn.extraction.note
 
 
-MULTIHEAD = """
-import torch
-import torch.nn as nn
-
-class Model(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
-
-    def forward(self, x):
-        return self.attention(x, x, x)[0]
-
-def get_inputs():
-    return [torch.randn(2, 20, 32)]
-def get_init_inputs():
-    return [32, 4]
-"""
-
-
 async def test_a_layer_of_attention_is_joined_of_its_operations(judge: JudgeFn) -> None:
     told: list[Solved] = []
-    task = problem_task(MULTIHEAD, "attention")
+    task = problem_task(MULTIHEAD % True, "attention")
     state = await solve_in_parts(take_apart(task), by_naive_kernels(judge), judge, told.append, "c")
     assert {one.part.task.ops: one.kernel is not None for one in told}[("softmax",)]
     assert state.turns[0].verdict is not None, told

@@ -12,6 +12,7 @@ from coding_framework.data.parts.finer import finer
 from coding_framework.data.parts.join import joined, piece_of, require_joinable, takes
 from coding_framework.data.parts.pieces import Part, parted
 from coding_framework.types import Task
+from support.multihead import MULTIHEAD
 
 pytestmark = pytest.mark.unit
 ATTENTION = """
@@ -433,26 +434,6 @@ def test_a_function_that_is_a_multiple_is_said_as_one() -> None:
     assert "(x * 0.017453292519943295)" in forward_of(part)
 
 
-MULTIHEAD = """
-import torch
-import torch.nn as nn
-
-class Model(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
-
-    def forward(self, x):
-        y, _ = self.attention(x, x, x, need_weights=%s)
-        return torch.tanh(y) + x
-
-def get_inputs():
-    return [torch.randn(4, 20, 32)]
-def get_init_inputs():
-    return [32, 4]
-"""
-
-
 @pytest.mark.parametrize(
     ("weights", "between"),
     [
@@ -467,4 +448,37 @@ def test_a_layer_of_attention_is_its_operations(
     parts = parted(trace)
     found = [tuple(op for op in part.task.ops if op not in ("mul", "sqrt")) for part in parts]
     assert [ops for ops in found if ops] == [("linear",), *between, ("linear",), ("tanh", "add")]
+    require_joinable(trace, parts)
+
+
+@pytest.mark.parametrize(
+    ("said", "instead", "between"),
+    [
+        (
+            "need_weights=False",
+            "need_weights=False, attn_mask=torch.ones(x.size(1), x.size(1)).bool().triu(1)",
+            [("linear",), ("scaled_dot_product_attention",)],
+        ),
+        (
+            "(x, x, x, need_weights=False",
+            "(x, x, x, need_weights=False, key_padding_mask=x[:, :, 0] > 3",
+            [("masked_fill",), ("linear",), ("scaled_dot_product_attention",)],
+        ),
+        (
+            "(x, x, x,",
+            "(x, x[..., :16], x[..., 16:24],",
+            [("linear",)] * 3 + [("scaled_dot_product_attention",)],
+        ),
+    ],
+    ids=["causal", "padded", "of other widths"],
+)
+def test_a_layer_of_attention_with_masks_or_other_widths_is_its_operations(
+    said: str, instead: str, between: list[tuple[str, ...]]
+) -> None:
+    source = (MULTIHEAD % False).replace(said, instead)
+    if "16" in instead:
+        source = source.replace("batch_first=True", "batch_first=True, kdim=16, vdim=8")
+    trace = traced(task_of(source))
+    parts = parted(trace)
+    assert [part.task.ops for part in parts] == [*between, ("linear",), ("tanh", "add")]
     require_joinable(trace, parts)

@@ -66,10 +66,10 @@ class RunSteps:
 
     def out_of_patience(self, patience: int | None) -> bool:
         """Whether the last so many validations are not better than the best one before them."""
-        rewards = [v.reward_mean for v in self.validations() if v.reward_mean is not None]
-        if patience is None or not rewards:
+        if patience is None:
             return False
-        return len(rewards) - 1 - rewards.index(max(rewards)) >= patience
+        rewards = [v.reward_mean for v in self.validations() if v.reward_mean is not None]
+        return len(rewards) > patience and max(rewards[:-patience]) >= max(rewards[-patience:])
 
     def _keep(self, step: int) -> None:
         folder = self._run.checkpoint(step)
