@@ -148,8 +148,6 @@ class MultiAgentVERLTrainer:
                 f"model_path {config.model_path!r} is not a Hugging Face folder (no config.json)"
             )
         self._run = RLFolder(Path(config.output_dir).resolve())
-        validates = bool(config.validate_every)
-        self._steps = RunSteps(self._run, self._trained, validates=validates)
         self._conversation = (
             conversation_manager.config.model_copy(update={"max_turns": config.max_turns})
             if conversation_manager is not None
@@ -161,6 +159,9 @@ class MultiAgentVERLTrainer:
         if config.task_evidence is not None:
             read_evidence(Path(config.task_evidence))  # else the trainer's process would say it
         self._feed = Feed(self._config, tasks, pipeline, validation_tasks)
+        self._steps = RunSteps(
+            self._run, self._trained, validation_tasks=len(self._feed.validation)
+        )
 
     async def train(self) -> RLResult:
         """Run to the last step, from the last whole checkpoint where there is one.

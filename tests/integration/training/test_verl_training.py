@@ -144,8 +144,9 @@ def test_the_policy_that_validates_best_is_kept(
 def test_a_run_ends_where_its_validations_get_no_better(
     model: Path, tmp_path: Path, worker_path: None
 ) -> None:
-    """A random model's answers are paid nothing, before any step and after two. The same command
-    again makes no more of them."""
+    """A random model's answers are paid nothing, before any step and after two. verl may have made
+    the next checkpoint before it is ended, whose validation is cut then. The same command again
+    makes no more of them."""
     changes = {
         "validate_every": 2, "validation_tasks": 3, "num_episodes": 12, "save_every": 2,
         "validation_patience": 1,
@@ -154,7 +155,7 @@ def test_a_run_ends_where_its_validations_get_no_better(
 
     rewards = [v.reward_mean for v in result.validations]
     assert rewards[-1] <= max(rewards[:-1])
-    assert result.validations[-1].step == len(result.steps) < 12
+    assert result.validations[-1].step <= len(result.steps) < 12
     assert f"It ended at step {len(result.steps)} of 12" in str(result.told(12))
     assert (Path(str(result.best_model)) / "config.json").exists()
     again = finished(script(model, tmp_path / "run", **changes))

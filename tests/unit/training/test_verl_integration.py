@@ -43,7 +43,8 @@ from coding_framework.training.verl_integration import (
     RLResult,
     _TrainerEndedError,
 )
-from coding_framework.types import CUDAConversationState, Task, TensorSpec, TestCase
+from coding_framework.types import CUDAConversationState, Status, Task, TensorSpec, TestCase
+from support.made_conversations import make_state, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
 
@@ -342,7 +343,7 @@ def test_patience_counts_the_validations_since_the_best_one(
 ) -> None:
     folder = RLFolder(tmp_path)
     write_validations(folder.validations, validated(*rewards))
-    steps = RunSteps(folder, None, validates=True)
+    steps = RunSteps(folder, None, validation_tasks=4)
     assert steps.out_of_patience(2) is ends
     assert not steps.out_of_patience(None)
 
@@ -364,3 +365,17 @@ def test_a_result_says_which_policy_validates_best() -> None:
     assert better.told(4) == (
         "the policy after step 4 validates best: mean reward 0.800, 50% solved"
     )
+
+
+def test_a_validation_that_was_cut_says_nothing_of_the_policy(tmp_path: Path) -> None:
+    """A kill, or the run's early end, may come while the policy of a checkpoint validates."""
+    folder = RLFolder(tmp_path)
+    attempt(tmp_path, 0, {1: 0.1})
+    steps = RunSteps(folder, None, validation_tasks=2)
+    masked = CUDAConversationState(conversation_id="c", task=TASK, end_reason="error")
+    judged = make_state(make_turn(0, make_verdict(Status.CORRECT, 1.0)))
+    for state, noted in ((judged, []), (masked, []), (judged, [3])):
+        rollout = Rollout(step=0, group="g", session=0, state=state, returns=())
+        append_rollout(folder.attempts()[0].validation, rollout)
+        steps.judge_policy(0)
+        assert [v.conversations for v in steps.validations()] == noted

@@ -22,14 +22,18 @@ from coding_framework.store.training_log import (
 from coding_framework.training.verl.steps import step_record
 from coding_framework.types import Role
 
+LEAST_JUDGED = 0.9
+"""Share of a validation's conversations without which it says nothing. Where a run is ended while
+it validates, some are not begun, and the judge is taken from others."""
+
 
 class RunSteps:
     """The steps of the run in a folder."""
 
-    def __init__(self, run: RLFolder, trained: Role | None, *, validates: bool = False) -> None:
-        """trained: the role that learns; None: all. validates: validations choose the best policy,
-        and not the rewards of training."""
-        self._run, self._trained, self._validates = run, trained, validates
+    def __init__(self, run: RLFolder, trained: Role | None, *, validation_tasks: int = 0) -> None:
+        """trained: the role that learns; None: all. validation_tasks: of each validation, which
+        choose the best policy then; 0: the rewards of training do."""
+        self._run, self._trained, self._validation_tasks = run, trained, validation_tasks
 
     def stored(self) -> list[StepRecord]:
         return read_steps(self._run.steps)
@@ -40,7 +44,7 @@ class RunSteps:
         before = [r for r in self.stored() if r.step < record.step]
         write_steps(self._run.steps, [*before, record])
         # Step k's rollouts were sampled from the policy after k - 1 steps.
-        if self._validates:
+        if self._validation_tasks:
             self.judge_policy(record.step - 1)
         elif record.reward_mean is not None:
             rewards = [r.reward_mean for r in before if r.step > 1 and r.reward_mean is not None]
@@ -48,13 +52,15 @@ class RunSteps:
                 self._keep(record.step - 1)
 
     def judge_policy(self, step: int) -> None:
-        """Take note of the validation after `step` steps, where there was one; the policy is kept
-        where it is the best. Its checkpoint has to be whole."""
+        """Take note of the validation after `step` steps, where there was one and nothing cut it;
+        the policy is kept where it is the best. Its checkpoint has to be whole."""
         known = read_validations(self._run.validations)
         attempt = self._newest(step, lambda attempt: attempt.validation)
         if attempt is None or any(v.step == step for v in known):
             return
         found = validation_of(step, list(read_rollouts(attempt.validation, step)))
+        if found.conversations - found.masked < LEAST_JUDGED * self._validation_tasks:
+            return
         write_validations(self._run.validations, [*known, found])
         log.info("rl_validation", **found.model_dump(exclude_none=True))
         rewards = [v.reward_mean for v in known if v.reward_mean is not None]
@@ -98,7 +104,7 @@ class RunSteps:
                 stored[step] = step_record(step, metrics, attempt.rollouts, self._trained)
         if stored or self._run.steps.exists():
             write_steps(self._run.steps, [stored[step] for step in sorted(stored)])
-        if self._validates:
+        if self._validation_tasks:
             for step in range(done + 1) if done else ():
                 self.judge_policy(step)
 
