@@ -1,31 +1,52 @@
-"""How many passes suffix decoding leaves of an RL run's answers, replayed on a CPU.
+"""What suffix decoding saves of the writing of an RL run's answers.
 
-    python benchmarks/suffix_decoding.py ROLLOUTS [--step 12]
+    python benchmarks/suffix_decoding.py replay ROLLOUTS [--step 12]
+    python benchmarks/suffix_decoding.py engine MODEL [--steps 4] [--output FILE]
 
-ROLLOUTS: the folder of a run's attempt with step_*.jsonl. The answers of one step are written again
-all at once, as vLLM would, by the drafts of Arctic Inference, which knows the answers of the steps
-before (of none, of four, of all). A draft's token is accepted where the answer has it: at the
-temperature of the run, since the answers were drawn at it. Times are of this CPU, and of the
-proposer alone. Writes benchmarks/results/suffix_decoding.json.
+replay, on a CPU: ROLLOUTS is the folder of a run's attempt with step_*.jsonl. The answers of one
+step are written again all at once, as vLLM would, by the drafts of Arctic Inference, which knows
+the answers of the steps before (of none, of four, of all). A draft's token is accepted where the
+answer has it: at the temperature of the run, since the answers were drawn at it. Times are of this
+CPU, and of the proposer alone. Writes benchmarks/results/suffix_decoding.json.
+
+engine, on a GPU: vLLM writes the answers of so many steps, eight to each of 32 module tasks at
+temperature 1, without guesses and with them. The tasks of a step are others, but the last step has
+those of the first one again. Prints seconds and tokens of each step.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from arctic_inference.suffix_decoding import SuffixDecodingCache
 from bench_io import RESULTS, head, this_machine
 
+from coding_framework.agents.prompts import build_messages
+from coding_framework.data.modules.pool import training_modules
 from coding_framework.paths import write_json_atomic
 from coding_framework.store.folder import rollouts_file
 from coding_framework.store.lines import parsed_lines
 from coding_framework.store.records import Rollout
-from coding_framework.training.verl.overrides import SUFFIX
+from coding_framework.training.verl.overrides import GRAPHS, GUESSING_GRAPHS, SUFFIX
+from coding_framework.types import CUDAConversationState, Role
+
+TASKS, SAMPLES, ANSWER_TOKENS = 32, 8, 4096
+WAYS: Mapping[str, dict[str, Any]] = {
+    "without guesses": {"compilation_config": GRAPHS},
+    "suffix, graphs of decoding alone": {
+        "compilation_config": GRAPHS,
+        "speculative_config": SUFFIX,
+    },
+    "suffix": {"compilation_config": GUESSING_GRAPHS, "speculative_config": SUFFIX},
+}
+"""Options of the engine; the first and the last are RL's."""
 
 Answers = list[tuple[list[int], list[int]]]
 """Tokens of prompts and of their answers."""
@@ -42,6 +63,8 @@ def answers_of(rollouts: Path, step: int) -> Answers:
 
 def replayed(before: Sequence[Answers], now: Answers, told: dict[str, Any]) -> dict[str, Any]:
     """What writing `now` takes, by a cache that knows the answers before."""
+    from arctic_inference.suffix_decoding import SuffixDecodingCache
+
     depth, most = told["suffix_decoding_max_tree_depth"], told["num_speculative_tokens"]
     cache = SuffixDecodingCache(max_tree_depth=depth, max_cached_requests=10_000)
     number = 0
@@ -91,13 +114,67 @@ def replayed(before: Sequence[Answers], now: Answers, told: dict[str, Any]) -> d
     }
 
 
-def main() -> None:
-    cli = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    cli.add_argument("rollouts", type=Path)
-    cli.add_argument("--step", type=int, default=12, help="whose answers are written again")
-    args = cli.parse_args()
+def written(model: Path, steps: int, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Seconds and tokens of each step, by an engine with these options."""
+    from transformers import AutoTokenizer
+    from vllm import LLM, SamplingParams, TokensPrompt
+
+    tasks = training_modules(TASKS * (steps - 1))
+    states = (CUDAConversationState(conversation_id=task.name, task=task) for task in tasks)
+    asked = [build_messages(state, Role.GENERATOR, version="v3") for state in states]
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    texts = [
+        tokenizer.apply_chat_template(
+            [message.model_dump() for message in messages], tokenize=False,
+            add_generation_prompt=True,
+        )
+        for messages in asked
+    ]  # fmt: skip
+    prompts = [
+        TokensPrompt(prompt_token_ids=tokenizer.encode(text, add_special_tokens=False))
+        for text in texts
+    ]
+    engine = LLM(
+        model=str(model), dtype="bfloat16", max_model_len=1024 + ANSWER_TOKENS, seed=0,
+        gpu_memory_utilization=0.4, disable_log_stats=False, **options,
+    )  # fmt: skip
+    sampling = {"temperature": 1.0, "logprobs": 0, "detokenize": False}
+    engine.generate(prompts[:1], SamplingParams(max_tokens=8, **sampling), use_tqdm=False)
+    rows = []
+    for step in range(steps):
+        first = TASKS * (step % (steps - 1))
+        given = [prompt for prompt in prompts[first : first + TASKS] for _ in range(SAMPLES)]
+        before = counted(engine)
+        began = time.perf_counter()
+        found = engine.generate(
+            given, SamplingParams(max_tokens=ANSWER_TOKENS, **sampling), use_tqdm=False
+        )
+        seconds = time.perf_counter() - began
+        lengths = [len(request.outputs[0].token_ids) for request in found]
+        rows.append(
+            {
+                "step": step + 1,
+                "seconds": round(seconds, 2),
+                "tokens": sum(lengths),
+                "longest answer": max(lengths),
+                "different answers": len({tuple(r.outputs[0].token_ids) for r in found}),
+                **{name: count - before.get(name, 0) for name, count in counted(engine).items()},
+            }
+        )
+        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+    return rows
+
+
+def counted(engine: Any) -> dict[str, int]:
+    """What vLLM has counted of its guesses."""
+    return {
+        metric.name.removeprefix("vllm:spec_decode_num_").replace("_", " "): metric.value
+        for metric in engine.get_metrics()
+        if metric.name.startswith("vllm:spec_decode_num_") and hasattr(metric, "value")
+    }
+
+
+def replay(args: argparse.Namespace) -> None:
     machine = this_machine()
     known = [answers_of(args.rollouts, step) for step in range(1, args.step)]
     now = answers_of(args.rollouts, args.step)
@@ -105,13 +182,56 @@ def main() -> None:
         "suffix_decoding",
         packages=("arctic-inference",),
         machine=machine,
-        command=f"python benchmarks/suffix_decoding.py ROLLOUTS --step {args.step}",
+        command=f"python benchmarks/suffix_decoding.py replay ROLLOUTS --step {args.step}",
     )
     report["settings"] = SUFFIX
     report["runs"] = [replayed(known[from_:], now, SUFFIX) for from_ in (len(known), -4, 0)]
     write_json_atomic(RESULTS / "suffix_decoding.json", report)
     for run in report["runs"]:
         print(run)
+
+
+def measured(args: argparse.Namespace) -> None:
+    """Each way in a process of its own, which leaves the GPU empty."""
+    if args.way:
+        write_json_atomic(args.output, written(args.model, args.steps, WAYS[args.way]))
+        return
+    report = head(
+        "suffix_decoding_engine",
+        packages=("arctic-inference", "vllm"),
+        machine=this_machine(),
+        command=f"python benchmarks/suffix_decoding.py engine MODEL --steps {args.steps}",
+    )
+    report["ways"] = {}
+    for way, options in WAYS.items():
+        output = args.output.with_suffix(".way.json")
+        command = [
+            sys.executable, __file__, "engine", args.model, "--steps", str(args.steps),
+            "--output", output, "--way", way,
+        ]  # fmt: skip
+        subprocess.run(command, check=True)
+        report["ways"][way] = {"options": options, "steps": json.loads(output.read_text())}
+        write_json_atomic(args.output, report)
+        output.unlink()
+
+
+def main() -> None:
+    cli = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    whats = cli.add_subparsers(required=True)
+    one = whats.add_parser("replay")
+    one.add_argument("rollouts", type=Path)
+    one.add_argument("--step", type=int, default=12, help="whose answers are written again")
+    one.set_defaults(begin=replay)
+    one = whats.add_parser("engine")
+    one.add_argument("model", type=Path)
+    one.add_argument("--steps", type=int, default=4)
+    one.add_argument("--output", type=Path, default=Path("suffix_decoding_engine.json"))
+    one.add_argument("--way", choices=tuple(WAYS), help=argparse.SUPPRESS)
+    one.set_defaults(begin=measured)
+    args = cli.parse_args()
+    args.begin(args)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What half an hour of two or four GPUs is used for, in one command that loses no second.
+"""What half an hour of one, two or four GPUs is used for, in one command that loses no second.
 
     half_hour.py --work DIR --model FOLDER [--minutes 27]
                  [--policy FOLDER] [--learnt FOLDER] [--before FOLDER] [--mixture FOLDER]
@@ -15,9 +15,11 @@ a part: `search:0:1/2`) and others that follow in the same call behind plus sign
 with --policy `train`: SFT anew on two GPUs, and its test, with `train+kernelbench` what follows it
 too, of the same server, or `train:0:train` without its test; what comes after it goes on from that;
 `compiled`: some steps of SFT on one GPU with compiled layers, for their speed;
+`suffix`: how fast vLLM writes with guesses and without (`benchmarks/suffix_decoding.py`);
 `before:ARM` (`before:sizes+kernelbench`): an arm with the policy of --before, to compare with.
 What --beside names runs at the same time on the first two of four GPUs and half of the cores, and
---then, with SFT's test, on the other two; of two GPUs it comes after --then.
+--then, with SFT's test, on the other two; of two GPUs it comes after --then. One GPU does all of
+it: what a server there answers is judged beside it, and RL is paid by the emulator's verdicts.
 While a GPU has nothing else to do it judges module kernels.
 SFT's examples are made first, or taken from the folder of --mixture, where `learning.py sft --until
 mixture` made them.
@@ -96,19 +98,23 @@ TRIALS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Pair:
-    """Two GPUs: one answers or trains, the other judges. And cores."""
+    """Two GPUs: one answers or trains, the other judges; or the only one. And cores."""
 
-    first: int = 0
+    gpus: tuple[int, ...] = (0, 1)
     cores: frozenset[int] | None = None
     """None: all of the machine."""
 
     @property
-    def gpus(self) -> tuple[int, int]:
-        return self.first, self.first + 1
+    def first(self) -> int:
+        return self.gpus[0]
+
+    @property
+    def judging(self) -> str:
+        return str(self.gpus[-1])
 
     @property
     def both(self) -> str:
-        return f"{self.first},{self.first + 1}"
+        return ",".join(map(str, self.gpus))
 
 
 class HalfHour:
@@ -224,6 +230,8 @@ def plan_in(now: HalfHour, name: str, model: Path, ranks: int) -> Path:
     }  # fmt: skip
     if now.gib >= H200_GIB and "judges" in told["search"]:
         told["search"]["judges"] = SEARCHERS
+    if len(now.gpus) == 1:  # none is left that would measure times
+        told["rl"] |= {"judge_gpus": 0, "reward_preset": "correct"}
     file = now.work / f"{name}.yaml"
     file.write_text(yaml.safe_dump({**told, "sft": sft, "base_model": str(model), "serve": serve}))
     return file
@@ -279,7 +287,8 @@ def sft(now: HalfHour, model: Path, mixture: Path | None = None) -> Path | None:
             else:
                 command = sft_arm(plans["two_gpus"], works["two_gpus"], "--until", "mixture")
                 now.run("mixture", command, "", now.left_s)
-            smoke = now.run("smoke", smoke_test(), "0,1", SMOKE_S) == 0
+            several = len(now.gpus) > 1
+            smoke = several and now.run("smoke", smoke_test(), "0,1", SMOKE_S) == 0
             wait_for(now, model)
         if smoke and train_on_all(now, plans["two_gpus"], works["two_gpus"]):
             done = [works["two_gpus"]]
@@ -304,7 +313,7 @@ def arm(now: HalfHour, work: Path, named: str, pair: Pair, *more: str | Path) ->
             "--seed", seed or "0", "--server-gpu", str(pair.first), *more]  # fmt: skip
     if "/" in until:
         said, until = [*said, "--part", until], ""
-    parts = [(str(pair.gpus[1]), until)]
+    parts = [(pair.judging, until)]
     if name == "rl":
         parts = [(pair.both, "train"), *(parts if until != "train" else [])]
     earlier = "before" if work.name == BEFORE else ""
@@ -381,6 +390,14 @@ def compiled(now: HalfHour, pair: Pair) -> None:
     ], str(pair.first), now.left_s, pair.cores, **OF_SFT)  # fmt: skip
 
 
+def suffix(now: HalfHour, policy: Path, pair: Pair) -> None:
+    """How fast vLLM writes a step's answers of this policy."""
+    now.run("suffix", [
+        sys.executable, ROOT / "benchmarks" / "suffix_decoding.py", "engine", policy,
+        "--output", now.work / "suffix_decoding_engine.json",
+    ], str(pair.first), now.left_s, pair.cores)  # fmt: skip
+
+
 def take_mixture(source: Path, plan: Plan, work: Path) -> None:
     """The arm's first stage is done: both plans have the same examples."""
     from learning import Experiment, note
@@ -391,14 +408,14 @@ def take_mixture(source: Path, plan: Plan, work: Path) -> None:
 
 
 def trial(now: HalfHour, name: str, policy: Path, pair: Pair) -> bool:
-    """Some steps of RL, of which one GPU judges; whether it made all."""
+    """Some steps of RL, of which one GPU of two judges; whether it made all."""
     folder = now.work / "rl" / name
     if RLFolder(folder).result.exists():
         return True
     if now.left_s < RL_LEAST_S:
         now.note("left out, for want of time", what=name)
         return False
-    told = yaml.safe_load((HERE / "two_gpus.yaml").read_text())
+    told = yaml.safe_load((now.work / "two_gpus.yaml").read_text())
     recipe = now.work / f"rl_{name}.yaml"
     plain = {"prompts": "v3", "wandb": False, "curriculum": "informative"}
     rl = {**plain, **told["rl"], "validate_every": 0, **TRIALS[name]}
@@ -439,7 +456,7 @@ def parity_meanwhile(now: HalfHour, checkout: Path) -> Iterator[None]:
 def parity(now: HalfHour, checkout: Path, pair: Pair) -> None:
     """On the GPU of a pair that judges."""
     command = parity_command(now, checkout)
-    now.run("parity", command, str(pair.gpus[1]), now.left_s, pair.cores)
+    now.run("parity", command, pair.judging, now.left_s, pair.cores)
 
 
 def follow(
@@ -454,6 +471,8 @@ def follow(
             parity(now, checkout, pair)
         elif name == "compiled":
             compiled(now, pair)
+        elif name == "suffix":
+            suffix(now, policy, pair)
         elif is_training(name):
             found = trained_anew(now, pair, name.replace("train", "sft", 1), *more)
             if found is None:
@@ -480,10 +499,10 @@ def judge_to_the_end(now: HalfHour, gpus: Sequence[int]) -> None:
 def pairs_of(gpus: int) -> list[Pair]:
     """The pairs whose arms run beside each other: the first two GPUs; of four, the others too."""
     if gpus < 4:
-        return [Pair()]
+        return [Pair(tuple(range(gpus)))]
     cores = sorted(os.sched_getaffinity(0))
     half = len(cores) // 2
-    return [Pair(0, frozenset(cores[:half])), Pair(2, frozenset(cores[half:]))]
+    return [Pair((0, 1), frozenset(cores[:half])), Pair((2, 3), frozenset(cores[half:]))]
 
 
 def gpus_here() -> list[float]:
@@ -524,12 +543,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=11,
         help="judges of each GPU that has nothing else to do; 0: it stays idle",
     )
-    cli.add_argument("--gpus", type=int, choices=(2, 4), help="default: 4 where they are, else 2")
+    cli.add_argument(
+        "--gpus", type=int, choices=(1, 2, 4), help="default: as many as are there, of these"
+    )
     args = cli.parse_args(arguments)
     for name in (*args.then, *args.beside):
         if name.startswith("trial:") and name.removeprefix("trial:") not in TRIALS:
             cli.error(f"--then {name}: choose of {', '.join(TRIALS)}")
-        if name in ("parity", "compiled"):
+        if name in ("parity", "compiled", "suffix"):
             continue
         first, *following = name.removeprefix("before:").split("+")
         if is_training(name) and args.policy is None:
@@ -553,7 +574,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "parity" in (*args.then, *args.beside) and args.kernelbench_dir is None:
         cli.error("--then parity: whose KernelBench? give --kernelbench-dir, a checkout of it")
     found = gpus_here()
-    gpus = args.gpus or (4 if len(found) >= 4 else 2)
+    gpus = args.gpus or next((n for n in (4, 2, 1) if len(found) >= n), 2)
     smallest = min(found, default=H200_GIB)
     now = HalfHour(args.work.resolve(), args.minutes, args.workers, gpus, smallest)
     model = args.model.resolve()

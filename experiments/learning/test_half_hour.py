@@ -39,7 +39,9 @@ def is_taken(command: Sequence[str]) -> None:
     elif words[0].endswith("run_multiturn_rl_training.py"):
         runpy.run_path(words[0])["parse"](words[1:])
         recipe = read_recipe(Path(words[words.index("--config") + 1]))
-        assert rl_config(recipe, {"model_path": "m"}).judge_gpus == 1
+        config = rl_config(recipe, {"model_path": "m"})
+        judged = (config.judge_gpus, config.reward_preset)
+        assert judged in ((1, "milestones"), (0, "correct"))
     elif words[0].endswith("run_sft_training.py"):
         runpy.run_path(words[0])["parse"](words[1:])
         config = sft_config(read_recipe(Path(words[words.index("--config") + 1])), {})
@@ -49,7 +51,9 @@ def is_taken(command: Sequence[str]) -> None:
         assert "--full-float32" in words
     elif words[0].endswith("module_tasks.py"):
         given = words[words.index("--shard") + 1]
-        assert given in ("1/2", "2/2", "1/4", "2/4", "3/4", "4/4")
+        assert given in ("1/1", "1/2", "2/2", "1/4", "2/4", "3/4", "4/4")
+    elif words[0].endswith("suffix_decoding.py"):
+        assert words[1] == "engine"
     else:
         assert words[:2] == ["-m", "pytest"]
 
@@ -205,8 +209,8 @@ def test_a_step_of_sft_has_eight_examples_or_four_for_each_gpu(
     assert told["learning_rate"] == pytest.approx(2e-4 * (2**0.5 if gpus == 4 else 1), rel=1e-3)
 
 
-@pytest.mark.parametrize(("found", "used"), [(1, 2), (2, 2), (3, 2), (4, 4), (8, 4)])
-def test_a_machine_of_other_gpus_is_used_as_one_of_two_or_four(
+@pytest.mark.parametrize(("found", "used"), [(1, 1), (2, 2), (3, 2), (4, 4), (8, 4)])
+def test_a_machine_of_other_gpus_is_used_as_one_of_one_two_or_four(
     found: int, used: int, call: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(half_hour, "gpus_here", lambda: [139.8] * found)
@@ -404,6 +408,20 @@ def test_a_stored_policy_takes_the_place_of_sft_and_arms_follow(
     assert {name: gpus for name, _, gpus in began if name.startswith("rl_1")} == {
         "rl_1_train": "0,1", "rl_1": "1",
     }  # fmt: skip
+
+
+def test_one_gpu_does_all_of_it(
+    call: Callable[..., list[str]], began: Began, tmp_path: Path
+) -> None:
+    (tmp_path / "base").mkdir()
+    given = {"policy": str(tmp_path), "gpus": "1", "workers": "0"}
+    names = call(then=["feedback", "suffix", "trial:in_step", "rl:0"], **given)
+    assert names == ["restore", "feedback", "suffix", "rl_in_step", "rl_0_train", "rl_0"]
+    assert {gpus for _, _, gpus in began[1:]} == {"0"}
+    asked = learning.parse(began[1][1][2:])
+    assert asked.server_gpu == 0
+    rl = read_plan(asked.plan).rl
+    assert (rl["judge_gpus"], rl["reward_preset"]) == (0, "correct")
 
 
 def test_an_arm_may_end_with_a_stage_of_it(

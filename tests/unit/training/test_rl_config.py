@@ -289,6 +289,11 @@ def test_a_rollout_speculates_where_it_is_told_and_on_a_gpu() -> None:
     composed = validated(MultiTurnRLConfig(**told, speculative_decoding="suffix"))
     given = composed.actor_rollout_ref.rollout.engine_kwargs.vllm.speculative_config
     assert json.loads(given)["method"] == "suffix"
+    modes = [
+        json.loads(c.actor_rollout_ref.rollout.engine_kwargs.vllm.compilation_config)
+        for c in (validated(MultiTurnRLConfig(**told)), composed)
+    ]
+    assert [mode["cudagraph_mode"] for mode in modes] == ["FULL_DECODE_ONLY", "FULL"]
     with pytest.raises(ValueError, match="set device cuda"):
         MultiTurnRLConfig.cpu(model_path="m", speculative_decoding="suffix")
 

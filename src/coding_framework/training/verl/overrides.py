@@ -31,9 +31,13 @@ GROUPS_METRIC = "training/groups_updated"
 CHECKPOINT_CALLBACK = "coding_framework.training.verl.checkpoint_callback.FinishCheckpoint"
 CURRICULUM = "pkg://coding_framework.training.verl.curriculum"
 _SHORT = {"bfloat16": "bf16", "float32": "fp32"}
-_GRAPHS = '{"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}'
+GRAPHS: dict[str, Any] = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
 """vLLM's decoding as CUDA graphs, which saves it most launches, without torch.compile, which takes
 minutes at every start of a run."""
+GUESSING_GRAPHS: dict[str, Any] = {**GRAPHS, "cudagraph_mode": "FULL"}
+"""The same where tokens are guessed: each answer of a pass has another number of them, for which
+the graphs of decoding alone do not serve. vLLM goes back to those where its attention cannot take
+part in such graphs (before Hopper)."""
 SUFFIX_DECODING = "arctic-inference==0.1.1"
 """What vLLM 0.24 does suffix decoding by."""
 SUFFIX: dict[str, Any] = {
@@ -190,10 +194,12 @@ def _rollout(config: MultiTurnRLConfig) -> dict[str, Any]:
         pairs |= {
             f"{root}.gpu_memory_utilization": config.gpu_memory_utilization,
             f"{root}.max_model_len": config.max_prompt_tokens + config.max_response_tokens,
-            f"+{root}.engine_kwargs.vllm.compilation_config": _GRAPHS,
         }
+        engine = f"+{root}.engine_kwargs.vllm"
         if config.speculative_decoding:
-            pairs[f"+{root}.engine_kwargs.vllm.speculative_config"] = json.dumps(SUFFIX)
+            pairs[f"{engine}.speculative_config"] = json.dumps(SUFFIX)
+        graphs = GUESSING_GRAPHS if config.speculative_decoding else GRAPHS
+        pairs[f"{engine}.compilation_config"] = json.dumps(graphs)
     return pairs
 
 
