@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -38,15 +39,27 @@ from coding_framework.training.verl.overrides import GRAPHS, GUESSING_GRAPHS, SU
 from coding_framework.types import CUDAConversationState, Role
 
 TASKS, SAMPLES, ANSWER_TOKENS = 32, 8, 4096
+AS_RL: Mapping[str, Any] = {
+    "temperature": 1.0,
+    "logprobs": 0,
+    "detokenize": False,
+    "flat_logprobs": True,
+}
+"""As `training/verl/agent_loop.py` asks: else vLLM's front end makes an object of each token."""
+WIDE = [17 * number for number in (*range(1, 31), *range(32, 64, 4), *range(64, 257, 16))]
+"""Sizes of graphs up to a pass in which 256 answers have 17 tokens each."""
 WAYS: Mapping[str, dict[str, Any]] = {
     "without guesses": {"compilation_config": GRAPHS},
-    "suffix, graphs of decoding alone": {
-        "compilation_config": GRAPHS,
+    "without guesses, second runner": {"compilation_config": GRAPHS},
+    "suffix": {"compilation_config": GUESSING_GRAPHS, "speculative_config": SUFFIX},
+    "suffix, graphs of all passes": {
+        "compilation_config": {**GUESSING_GRAPHS, "cudagraph_capture_sizes": WIDE},
         "speculative_config": SUFFIX,
     },
-    "suffix": {"compilation_config": GUESSING_GRAPHS, "speculative_config": SUFFIX},
 }
-"""Options of the engine; the first and the last are RL's."""
+"""Options of the engine; the first is RL's, the third with `speculative_decoding: suffix`."""
+ENVIRONMENT = {"without guesses, second runner": {"VLLM_USE_V2_MODEL_RUNNER": "1"}}
+"""vLLM 0.24 has another model runner, which it takes for other models than Qwen2."""
 
 Answers = list[tuple[list[int], list[int]]]
 """Tokens of prompts and of their answers."""
@@ -138,17 +151,15 @@ def written(model: Path, steps: int, options: Mapping[str, Any]) -> list[dict[st
         model=str(model), dtype="bfloat16", max_model_len=1024 + ANSWER_TOKENS, seed=0,
         gpu_memory_utilization=0.4, disable_log_stats=False, **options,
     )  # fmt: skip
-    sampling = {"temperature": 1.0, "logprobs": 0, "detokenize": False}
-    engine.generate(prompts[:1], SamplingParams(max_tokens=8, **sampling), use_tqdm=False)
+    engine.generate(prompts[:1], SamplingParams(max_tokens=8, **AS_RL), use_tqdm=False)
+    sampling = SamplingParams(max_tokens=ANSWER_TOKENS, **AS_RL)
     rows = []
     for step in range(steps):
         first = TASKS * (step % (steps - 1))
         given = [prompt for prompt in prompts[first : first + TASKS] for _ in range(SAMPLES)]
         before = counted(engine)
         began = time.perf_counter()
-        found = engine.generate(
-            given, SamplingParams(max_tokens=ANSWER_TOKENS, **sampling), use_tqdm=False
-        )
+        found = engine.generate(given, sampling, use_tqdm=False)
         seconds = time.perf_counter() - began
         lengths = [len(request.outputs[0].token_ids) for request in found]
         rows.append(
@@ -209,8 +220,11 @@ def measured(args: argparse.Namespace) -> None:
             sys.executable, __file__, "engine", args.model, "--steps", str(args.steps),
             "--output", output, "--way", way,
         ]  # fmt: skip
-        subprocess.run(command, check=True)
-        report["ways"][way] = {"options": options, "steps": json.loads(output.read_text())}
+        more = ENVIRONMENT.get(way, {})
+        if subprocess.run(command, env={**os.environ, **more}, check=False).returncode != 0:
+            continue  # its log says why
+        steps = json.loads(output.read_text())
+        report["ways"][way] = {"options": options, "environment": more, "steps": steps}
         write_json_atomic(args.output, report)
         output.unlink()
 
