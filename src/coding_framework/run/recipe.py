@@ -242,6 +242,7 @@ class Job:
                 "samples": recipe.probe_samples,
                 "epochs": PRACTICE_EPOCHS,
                 "learning_rate": PRACTICE_RATE,
+                "keep_per_task": 1,
             }
         elif recipe.device == "cpu":
             counts = {"tasks": max(1, recipe.held_out_tasks // 2), "samples": 4}
