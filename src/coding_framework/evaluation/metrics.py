@@ -129,6 +129,30 @@ def stage_metrics(label: str, states: Sequence[CUDAConversationState]) -> StageM
     )
 
 
+def chance_of(pairs: Iterable[tuple[Sequence[bool], Sequence[bool]]]) -> float:
+    """Probability of as many right answers after a change as there were, or more, if it changed
+    nothing. pairs: whether each answer is right, before and after, of each task.
+
+    One-sided and exact: given how many of a task's answers are right in both together, each of its
+    answers is as likely to be among the later ones (the exact test of stratified 2 x 2 tables;
+    Mehta, Patel and Gray, JASA 80, 1985). It is about these tasks, not about others like them.
+    """
+    chances, seen = [1.0], 0
+    for before, after in pairs:
+        right, later = sum(before) + sum(after), len(after)
+        ways = math.comb(len(before) + later, right)
+        each = [
+            math.comb(later, k) * math.comb(len(before), right - k) / ways if k <= right else 0.0
+            for k in range(later + 1)
+        ]
+        summed = [0.0] * (len(chances) + later)
+        for i, one in enumerate(chances):
+            for k, other in enumerate(each):
+                summed[i + k] += one * other
+        chances, seen = summed, seen + sum(after)
+    return min(1.0, math.fsum(chances[seen:]))
+
+
 def clearly_above(better: Proportion, worse: Proportion) -> bool:
     """Whether the lower end of one interval lies above the upper end of the other."""
     return better.ci95[0] > worse.ci95[1]

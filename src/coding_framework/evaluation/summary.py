@@ -11,6 +11,7 @@ from rich.table import Table
 from coding_framework.evaluation.metrics import (
     Proportion,
     StageMetrics,
+    chance_of,
     clearly_above,
     proportion,
 )
@@ -48,16 +49,13 @@ class Practice(Record):
     better: int
     """Tasks that more of the answers solve after it."""
     worse: int
+    p: float = 1.0
+    """Chance of so many right answers after it, or more, if it had changed nothing."""
 
     @property
     def clear(self) -> bool:
-        """Whether more tasks got better than worse, beyond chance: a sign test, one-sided, 5%."""
-        from scipy.stats import binomtest  # half a second, which a run's start does not have
-
-        changed = self.better + self.worse
-        return changed > 0 and bool(
-            binomtest(self.better, changed, alternative="greater").pvalue <= SIGNIFICANT
-        )
+        """Whether more answers to these tasks are right after it, beyond chance, at 5%."""
+        return self.p <= SIGNIFICANT
 
 
 def practised(evidence: Sequence[TaskEvidence], after: Mapping[str, Sequence[bool]]) -> Practice:
@@ -72,6 +70,7 @@ def practised(evidence: Sequence[TaskEvidence], after: Mapping[str, Sequence[boo
         after=proportion(flag for name in tasks for flag in after[name]),
         better=sum(change > 0 for change in changes),
         worse=sum(change < 0 for change in changes),
+        p=chance_of([(before[name], after[name]) for name in tasks]),
     )
 
 

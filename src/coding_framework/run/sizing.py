@@ -33,7 +33,7 @@ BASE_VERDICT = 0.1
 UPDATE_COST = 1.5
 """RL's update of all weights in trained tokens of SFT, whose adapter has no gradients of the
 base."""
-LEARNT = 0.65
+LEARNT = 0.6
 """Of the practised tasks: those with a right answer, one of which is learnt. A second one would
 keep the model in doubt between the two."""
 PRACTICE_EPOCHS, PRACTICE_RATE = 4, 2e-4

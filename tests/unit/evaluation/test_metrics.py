@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import random
+from itertools import combinations, product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, fisher_exact
 
-from coding_framework.evaluation.metrics import clearly_above, proportion, stage_metrics, wilson
+from coding_framework.evaluation.metrics import (
+    chance_of,
+    clearly_above,
+    proportion,
+    stage_metrics,
+    wilson,
+)
 from coding_framework.types import Status
 from support.made_conversations import make_state, make_turn, make_verdict
 
@@ -95,3 +103,47 @@ def test_clearly_above_asks_for_disjoint_intervals():
     none, some, all_ = (proportion([i < k for i in range(40)]) for k in (0, 2, 40))
     assert clearly_above(all_, none)
     assert not clearly_above(some, none)
+
+
+def flags(right: int, of: int) -> list[bool]:
+    return [i < right for i in range(of)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [((1, 3), (3, 3)), ((2, 5), (4, 4)), ((3, 3), (1, 2))]
+)
+def test_of_one_task_the_chance_is_fishers(before, after):
+    table = [[after[0], after[1] - after[0]], [before[0], before[1] - before[0]]]
+    found = chance_of([(flags(*before), flags(*after))])
+    assert found == pytest.approx(fisher_exact(table, alternative="greater").pvalue)
+
+
+def test_of_several_tasks_the_chance_is_counted_over_all_orders_of_each_ones_answers():
+    tasks = [((1, 3), (3, 3)), ((0, 2), (1, 2)), ((2, 2), (1, 3))]
+    pairs = [(flags(*before), flags(*after)) for before, after in tasks]
+    seen = sum(sum(after) for _, after in pairs)
+    later = [
+        [sum(chosen) for chosen in combinations([*before, *after], len(after))]
+        for before, after in pairs
+    ]
+    as_many = [sum(each) >= seen for each in product(*later)]
+    assert chance_of(pairs) == pytest.approx(sum(as_many) / len(as_many))
+
+
+def test_a_policy_that_did_not_change_is_seldom_called_better():
+    """Each task has a probability of its own, as after SFT: most are always or never solved."""
+    draw = random.Random(0)
+    alarms = 0
+    for _ in range(1000):
+        tasks = [draw.choice((0.0, 1.0, draw.random())) for _ in range(16)]
+        pairs = [[[draw.random() < p for _ in range(3)] for _ in "ab"] for p in tasks]
+        alarms += chance_of([(before, after) for before, after in pairs]) <= 0.05
+    assert alarms <= 50
+
+
+def test_tasks_lost_weigh_against_tasks_won():
+    won, lost = (flags(0, 3), flags(3, 3)), (flags(3, 3), flags(0, 3))
+    assert chance_of([won, won]) < 0.01
+    assert chance_of([won, won, lost, lost]) > 0.5
+    assert chance_of([]) == 1.0
+    assert chance_of([([], []), (flags(1, 2), [])]) == 1.0

@@ -62,21 +62,20 @@ def test_what_was_practised_is_told_with_chance_in_mind():
     after = {name: [True] * 4 for name in "abcdz"} | {"e": [True, False, True, True], "m": []}
     found = practised([*before, masked], after)
     assert (found.tasks, found.before.count, found.after.count, found.after.n) == (5, 10, 19, 20)
-    assert (found.better, found.worse, found.clear) == (4, 1, False)
+    assert (found.better, found.worse, found.clear) == (4, 1, True)
     said = practice_line(found)
     assert "Of 20 answers to 5 training tasks 10 were right" in said
-    assert said.endswith("gives 19 right ones of 20 (tasks: 4 better, 1 worse, within noise).")
-    four = practised(before, {name: [True] * 4 for name in "abcde"})
-    assert (four.better, four.worse, four.clear) == (4, 0, False)
+    assert said.endswith("gives 19 right ones of 20 (tasks: 4 better, 1 worse).")
+    few = practised(before, after | {name: [True, True, False, False] for name in "bcd"})
+    assert (few.after.count, few.better, few.worse, few.clear) == (13, 2, 2, False)
+    assert practice_line(few).endswith("(tasks: 2 better, 2 worse, within noise).")
     many = [TaskEvidence(task=str(i), samples=4, solved=2) for i in range(5)]
-    learnt = practised(many, {str(i): [True] * 4 for i in range(5)})
-    assert learnt.clear
-    assert practice_line(learnt).endswith("20 right ones of 20 (tasks: 5 better, 0 worse).")
     same = practised(many, {str(i): [True, False, True, False] for i in range(5)})
     assert not same.clear
     none = practised(before[:1], {"a": [False] * 4})
     assert practice_line(none).startswith("None of 4 answers to 1 training tasks was right")
-    told = summarize([], RLNumbers(steps=0, steps_with_gradient=0), {}, {}, {}, learnt)
+    assert not none.clear
+    told = summarize([], RLNumbers(steps=0, steps_with_gradient=0), {}, {}, {}, found)
     assert told.learning.rft_learnt_its_tasks
 
 
