@@ -88,12 +88,19 @@ OF_RL = {"VERL_LOGGING_LEVEL": "INFO"}
 TRIALS: Mapping[str, Mapping[str, Any]] = {
     "in_step": {"num_episodes": 6, "one_step_off_policy": False},
     "one_behind": {"num_episodes": 8, "one_step_off_policy": True},
+    "in_step_suffix": {
+        "num_episodes": 6, "one_step_off_policy": False, "speculative_decoding": "suffix",
+    },
+    "one_behind_suffix": {
+        "num_episodes": 8, "one_step_off_policy": True, "speculative_decoding": "suffix",
+    },
     "in_step_unpacked": {
         "num_episodes": 6, "one_step_off_policy": False, "packed_attention": False,
         "micro_batch_tokens": 5120,
     },
 }  # fmt: skip
-"""Changes to the plan's RL. The last one is for a trial whose packed rows fail."""
+"""Changes to the plan's RL. Those with suffix are preregistration_19.md's; the last one is for a
+trial whose packed rows fail."""
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,8 @@ PromptVersion = Literal["v1", "v2", "v3", "v4"]
 short, with the contract made from the reference; v4: v3, with the shapes that each line makes."""
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 """Where a model runs. auto: on a GPU where there is one."""
+DTypeName = Literal["auto", "bfloat16", "float32"]
+"""Of matrix products. auto: bfloat16 where the hardware computes in it, else float32."""
 TokenScope = Literal[
     "complete", "verify", "tasks:trusted", "kernels:read", "kernels:write",
     "experiments:read", "experiments:write", "admin",

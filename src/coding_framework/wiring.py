@@ -24,6 +24,7 @@ from coding_framework.types import (
     BackendName,
     BaselinesName,
     Config,
+    DTypeName,
     Policy,
     PromptVersion,
     Role,
@@ -32,7 +33,7 @@ from coding_framework.types import (
 )
 
 if TYPE_CHECKING:
-    from coding_framework.agents.policies import DTypeName, TransformersPolicy
+    from coding_framework.agents.policies import TransformersPolicy
     from coding_framework.agents.prompts import PromptBudget
     from coding_framework.cuda.judge import JudgeConfig, OptionalCheck
     from coding_framework.cuda.many.pool import JudgePool

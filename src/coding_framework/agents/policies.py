@@ -12,18 +12,17 @@ import urllib.request
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from coding_framework.agents.chat_request import chat_request
 from coding_framework.errors import PolicyAwayError, PolicyError, UsageError
 from coding_framework.store.events import log
-from coding_framework.types import Generation, Message, Policy, SamplingParams
+from coding_framework.types import DTypeName, Generation, Message, Policy, SamplingParams
 
 if TYPE_CHECKING:
     import torch
 
 
-DTypeName = Literal["auto", "bfloat16", "float32"]
 MOST_ASKED = 1024
 """Requests that a server is handed at once. asyncio's own threads are four more than the cores."""
 

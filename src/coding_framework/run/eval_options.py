@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from coding_framework.errors import UsageError
-from coding_framework.types import BaselineName, Config, PromptVersion, TaskScope
+from coding_framework.types import BaselineName, Config, DTypeName, PromptVersion, TaskScope
 
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """The p of fast_p: KernelBench's."""
@@ -33,6 +33,8 @@ class EvalOptions(Config):
     card: Path | None = None
     """Folder with the model_card.json of a server's model, or of the model that gave the answers:
     it names the prompts, and what the weights were trained on."""
+    dtype: DTypeName = "auto"
+    """Of a model that answers here: auto takes bfloat16 where the hardware computes in it."""
     tokenizer: str | None = None
     """Folder with the tokenizer of the server's model. Default: four characters count as one token
     of a prompt."""

@@ -157,7 +157,9 @@ def _policies(
     local = model_in(Path(model))
     has_roles = local.is_dir() and not is_model(local)
     folder = local if has_roles else resolve_model(str(local) if local.is_dir() else model)
-    policies = make_policies(folder, stack, adapter=adapter, max_context=context)
+    policies = make_policies(
+        folder, stack, dtype=options.dtype, adapter=adapter, max_context=context
+    )
     return policies, _digest(folder, adapter)
 
 

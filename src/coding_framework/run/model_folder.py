@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -27,6 +27,7 @@ from coding_framework.store.model_card import check_card
 from coding_framework.types import (
     BaselinesName,
     CUDAConversationState,
+    DTypeName,
     EvaluateFn,
     HeldOutScore,
     PromptVersion,
@@ -54,7 +55,7 @@ class EvaluationSettings(Record):
 
     device: str | None = None
     """None: a GPU where there is one."""
-    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    dtype: DTypeName = "auto"
     sandbox: SandboxName = "auto"
     baselines: BaselinesName = "eager"
     """On a GPU: which times of PyTorch the verdicts have."""

@@ -19,7 +19,15 @@ from coding_framework.store.folder import RunFolder
 from coding_framework.training.recipes import RecipeFile, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.sft_config import SFTConfig
-from coding_framework.types import Config, PromptVersion, SandboxName, Task, TaskPool, TaskScope
+from coding_framework.types import (
+    Config,
+    DTypeName,
+    PromptVersion,
+    SandboxName,
+    Task,
+    TaskPool,
+    TaskScope,
+)
 
 Skipped = Literal["sft", "rl"]
 LABELS = ("base", "sft", "rft", "rl")
@@ -84,7 +92,7 @@ class Recipe(Config):
     sandbox: SandboxName = "auto"
     """Sandbox of the candidates' host code: auto takes the first that works here, no-docker the
     first that works and is not Docker; one that you name must work."""
-    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    dtype: DTypeName = "auto"
     """Of matrix products in evaluations; auto: bfloat16 where the hardware computes in it."""
     probe_tasks: int = Field(default=0, ge=0)
     """Training tasks that the model tries before RL, so that RL is given those that it solves in
@@ -258,6 +266,7 @@ class Job:
             "concurrency": recipe.concurrency,
             "prompts": self.taught_prompts,
             "device": recipe.device,
+            "dtype": recipe.dtype,
             "seed": self.seed,
             **counts,
             **recipe.rft,

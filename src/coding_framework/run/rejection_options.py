@@ -7,11 +7,18 @@ from typing import Literal
 
 from pydantic import Field
 
-from coding_framework.types import Config, DeviceChoice, PromptVersion, TaskPool, TaskScope
+from coding_framework.types import (
+    Config,
+    DeviceChoice,
+    DTypeName,
+    PromptVersion,
+    TaskPool,
+    TaskScope,
+)
 
 LEARNING = (
     "epochs", "learning_rate", "batch_size", "by_length", "gradient_checkpointing", "max_length",
-    "lora_r", "lora_alpha", "quantization", "device", "num_gpus", "seed", "save_every",
+    "lora_r", "lora_alpha", "quantization", "device", "dtype", "num_gpus", "seed", "save_every",
 )  # fmt: skip
 """Fields that say how to train, as `SFTConfig` names them."""
 
@@ -90,6 +97,8 @@ class RejectionOptions(Config):
     """Quantization of the frozen base model. Default: nf4 on a GPU, none on a CPU."""
     device: DeviceChoice = "auto"
     """Where the model trains; auto takes a GPU where there is one."""
+    dtype: DTypeName = "auto"
+    """In which it answers and learns: auto takes bfloat16 where the hardware computes in it."""
     seed: int = Field(default=0, ge=0)
     """Seed of the tasks that are drawn, the sampling and the training."""
     minutes: float | None = Field(default=None, gt=0.0)

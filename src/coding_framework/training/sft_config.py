@@ -14,6 +14,7 @@ from coding_framework.types import (
     Config,
     DataSource,
     DeviceChoice,
+    DTypeName,
     GeneratorTarget,
     PromptVersion,
     Record,
@@ -122,7 +123,7 @@ class SFTConfig(Config):
     and none on a CPU."""
     device: DeviceChoice = "auto"
     """Where the model trains; auto takes a GPU where there is one."""
-    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    dtype: DTypeName = "auto"
     """Of matrix products; the adapter is float32. auto: bfloat16 where the hardware computes in it,
     else float32, which is then faster."""
     save_every: int = Field(default=50, ge=1)

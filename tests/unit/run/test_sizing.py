@@ -11,6 +11,7 @@ import pytest
 
 from coding_framework.data.examples import training_examples
 from coding_framework.run.recipe import Job, Recipe
+from coding_framework.run.rejection import _sampling
 from coding_framework.run.sizing import (
     LADDER,
     SHARE,
@@ -168,8 +169,11 @@ def test_rl_of_easy_runs_has_tasks_that_sft_has_not_shown(sizes):
     assert len(probed) == sizes.probe_tasks
     assert len(job.held_out()) == sizes.held_out_tasks
     assert not {t.name for t in probed} & {e.task.name for e in shown}
-    practised = replace(job, practise=True).probe_tasks()
+    practising = replace(job, practise=True)
+    practised = practising.probe_tasks()
     assert len(practised) == sizes.probe_tasks
+    options = practising.rejection_options()
+    assert (options.dtype, _sampling(options).dtype) == (FAST.dtype, FAST.dtype)
     assert not {t.name for t in practised} & {e.task.name for e in shown}
 
 
