@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from bench_io import RESULTS, head, this_machine
 
+from coding_framework.agents.policies import prompt_ids
 from coding_framework.agents.prompts import build_messages
 from coding_framework.data.modules.pool import training_modules
 from coding_framework.paths import write_json_atomic
@@ -46,8 +47,9 @@ AS_RL: Mapping[str, Any] = {
     "flat_logprobs": True,
 }
 """As `training/verl/agent_loop.py` asks: else vLLM's front end makes an object of each token."""
-WIDE = [17 * number for number in (*range(1, 31), *range(32, 64, 4), *range(64, 257, 16))]
-"""Sizes of graphs up to a pass in which 256 answers have 17 tokens each."""
+MOST = 1 + SUFFIX["num_speculative_tokens"]
+WIDE = [MOST * number for number in (*range(1, 31), *range(32, 64, 4), *range(64, 257, 16))]
+"""Sizes of graphs up to a pass in which 256 answers have as many tokens as may be."""
 WAYS: Mapping[str, dict[str, Any]] = {
     "without guesses": {"compilation_config": GRAPHS},
     "without guesses, second runner": {"compilation_config": GRAPHS},
@@ -136,17 +138,7 @@ def written(model: Path, steps: int, options: Mapping[str, Any]) -> list[dict[st
     states = (CUDAConversationState(conversation_id=task.name, task=task) for task in tasks)
     asked = [build_messages(state, Role.GENERATOR, version="v3") for state in states]
     tokenizer = AutoTokenizer.from_pretrained(model)
-    texts = [
-        tokenizer.apply_chat_template(
-            [message.model_dump() for message in messages], tokenize=False,
-            add_generation_prompt=True,
-        )
-        for messages in asked
-    ]  # fmt: skip
-    prompts = [
-        TokensPrompt(prompt_token_ids=tokenizer.encode(text, add_special_tokens=False))
-        for text in texts
-    ]
+    prompts = [TokensPrompt(prompt_token_ids=prompt_ids(tokenizer, each)) for each in asked]
     engine = LLM(
         model=str(model), dtype="bfloat16", max_model_len=1024 + ANSWER_TOKENS, seed=0,
         gpu_memory_utilization=0.4, disable_log_stats=False, **options,
@@ -245,6 +237,8 @@ def main() -> None:
     one.add_argument("--way", choices=tuple(WAYS), help=argparse.SUPPRESS)
     one.set_defaults(begin=measured)
     args = cli.parse_args()
+    if "steps" in args and args.steps < 2:
+        cli.error("--steps: at least 2, since the last one has the tasks of the first one again")
     args.begin(args)
 
 

@@ -6,14 +6,14 @@ import sys
 from argparse import Namespace
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
 from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.flags import add_command, add_flags, config_from
 from coding_framework.errors import UsageError
-from coding_framework.types import Config
+from coding_framework.types import Config, DTypeName
 
 
 class ServePolicyOptions(Config):
@@ -31,7 +31,7 @@ class ServePolicyOptions(Config):
     """Answers that are decoded at a time, of each model."""
     max_context: int = Field(default=4096, ge=16)
     """Tokens of a prompt with its answer."""
-    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    dtype: DTypeName = "auto"
     """Number format of the weights; auto: bfloat16 where the hardware computes in it."""
     device: str | None = None
     """Device of the models, for example cpu or cuda:1. Default: a GPU where there is one."""

@@ -137,20 +137,16 @@ def chance_of(pairs: Iterable[tuple[Sequence[bool], Sequence[bool]]]) -> float:
     answers is as likely to be among the later ones (the exact test of stratified 2 x 2 tables;
     Mehta, Patel and Gray, JASA 80, 1985). It is about these tasks, not about others like them.
     """
-    chances, seen = [1.0], 0
+    orders, seen = Counter({0: 1}), 0
     for before, after in pairs:
-        right, later = sum(before) + sum(after), len(after)
-        ways = math.comb(len(before) + later, right)
-        each = [
-            math.comb(later, k) * math.comb(len(before), right - k) / ways if k <= right else 0.0
-            for k in range(later + 1)
-        ]
-        summed = [0.0] * (len(chances) + later)
-        for i, one in enumerate(chances):
-            for k, other in enumerate(each):
-                summed[i + k] += one * other
-        chances, seen = summed, seen + sum(after)
-    return min(1.0, math.fsum(chances[seen:]))
+        right = sum(before) + sum(after)
+        summed: Counter[int] = Counter()
+        for others, number in orders.items():
+            for own in range(min(right, len(after)) + 1):
+                ways = math.comb(len(after), own) * math.comb(len(before), right - own)
+                summed[others + own] += number * ways
+        orders, seen = summed, seen + sum(after)
+    return sum(ways for count, ways in orders.items() if count >= seen) / orders.total()
 
 
 def clearly_above(better: Proportion, worse: Proportion) -> bool:

@@ -13,7 +13,7 @@ from coding_framework.store.model_card import card_of
 from coding_framework.training.credit import DEFAULT_DISCOUNT
 from coding_framework.training.reward_functions.overlong import MOST_OVERLONG_PENALTY
 from coding_framework.training.reward_functions.presets import PRESETS
-from coding_framework.types import Config, CurriculumName, PromptVersion, Record, Role
+from coding_framework.types import Config, CurriculumName, DTypeName, PromptVersion, Record, Role
 
 Algorithm = Literal["grpo", "dapo", "ppo"]
 PolicyKind = Literal["shared", "per_role"]
@@ -279,7 +279,7 @@ class MultiTurnRLConfig(Config):
     """Attention of the policy that learns: each row of a micro-batch costs its own square, and not
     the micro-batch's (with it, `micro_batch_tokens` may be large). On H200s an update took 5.9 s in
     place of 12 to 16."""
-    compute_dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    compute_dtype: DTypeName = "auto"
     """Of matrix products, in training and rollout; weights and optimizer are float32. auto:
     bfloat16 where the hardware computes in it, else float32, which is then faster."""
     reuse_rollout_logprobs: bool = False

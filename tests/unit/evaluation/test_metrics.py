@@ -147,3 +147,12 @@ def test_tasks_lost_weigh_against_tasks_won():
     assert chance_of([won, won, lost, lost]) > 0.5
     assert chance_of([]) == 1.0
     assert chance_of([([], []), (flags(1, 2), [])]) == 1.0
+
+
+def test_a_chance_at_the_bound_and_of_many_answers_is_exact():
+    """0.2 x 0.5 x 0.5 is 0.05 and no more, and large counts neither overflow nor vanish."""
+    three = [(flags(1, 3), flags(3, 3)), (flags(2, 3), flags(3, 3)), (flags(2, 3), flags(3, 3))]
+    assert chance_of(three) == 0.05
+    many = [(flags(0, 60), flags(60, 60))] * 20
+    assert 0.0 < chance_of(many[:8]) < 1e-200
+    assert chance_of([(flags(60, 60), flags(0, 60))] * 20) == 1.0
