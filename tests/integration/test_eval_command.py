@@ -192,6 +192,8 @@ def test_a_finished_run_is_verified_judged_again_and_written_for_kernelbench(
     [
         ((), "give a model, or answers with --answers, and not both"),
         (("m", "--answers", "."), "give a model, or answers with --answers, and not both"),
+        (("m", "--server", "http://127.0.0.1:1/v1", "--dtype", "float32"), "a server has its own"),
+        (("--answers", ".", "--dtype", "bfloat16"), "a model that answers here"),
         (("m", "n"), "one model at a time"),
         (("m", "--k", "0"), "--k cannot be 0"),
         (("m", "--p", "inf"), "--p cannot be inf"),

@@ -152,6 +152,10 @@ def _evaluate(model: str | None, args: Namespace) -> int:
     options = config_from(EvalOptions, args)
     if (model is None) == (options.answers is None):
         raise UsageError("give a model, or answers with --answers, and not both")
+    if options.dtype != "auto" and (options.server or options.answers):
+        raise UsageError(
+            "--dtype is for a model that answers here: a server has its own; leave it out"
+        )
     if not args.suite:
         raise UsageError("--suite is missing: give one, e.g. --suite held-out:100")
     judging = config_from(JudgeSettings, Namespace(**{
