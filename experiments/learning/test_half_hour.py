@@ -369,7 +369,7 @@ def test_the_speed_of_compiled_layers_is_measured_where_a_mixture_is(
     assert began[-3][2] == "0"
 
 
-@pytest.mark.parametrize("name", ["one_behind", "in_step", "in_step_suffix", "one_behind_3"])
+@pytest.mark.parametrize("name", ["one_behind", "in_step", "in_step_suffix"])
 def test_one_of_the_trials_may_be_named(call: Callable[..., list[str]], name: str) -> None:
     assert call(then=[f"trial:{name}"])[6:-2] == [f"rl_{name}"]
 

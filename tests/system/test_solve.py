@@ -25,9 +25,12 @@ class Handler(BaseHTTPRequestHandler):
     """Answers chats from a list; 400 when it is empty."""
 
     answers: list[str]
+    temperatures: list[float]
+    """Of the requests."""
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.temperatures.append(asked["temperature"])
         if not self.answers:
             self.send_error(400, "no more answers")
             return
@@ -43,8 +46,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def server(*answers: str) -> Iterator[str]:
-    handler = type("Scripted", (Handler,), {"answers": list(answers)})
+def server(*answers: str, temperatures: list[float] | None = None) -> Iterator[str]:
+    told = [] if temperatures is None else temperatures
+    handler = type("Scripted", (Handler,), {"answers": list(answers), "temperatures": told})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
         threading.Thread(target=http.serve_forever, daemon=True).start()
         try:
@@ -139,6 +143,26 @@ def test_equal_kernels_are_judged_once(tmp_path: Path) -> None:
     (turn,) = state.turns
     found = [t.verdict.status for t in (turn, *turn.alternatives) if t.verdict is not None]
     assert sorted(found) == ["correct", "correct", "wrong_output"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "temperatures", "statuses"),
+    [
+        ((), [0.7, 0.7, 1.0], ["wrong_output", "correct"]),
+        (("--redraws", "0"), [0.7, 0.7], ["wrong_output", "wrong_output"]),
+    ],
+    ids=["as it is", "switched off"],
+)
+def test_a_kernel_that_is_there_is_drawn_again(
+    tmp_path: Path, wanted: tuple[str, ...], temperatures: list[float], statuses: list[str]
+) -> None:
+    answers = [f"```cuda\n{kernel}```" for kernel in (WRONG, WRONG, RELU)]
+    asked: list[float] = []
+    with server(*answers, temperatures=asked) as url:
+        main(command(url, tmp_path, *wanted))
+    assert asked == temperatures
+    state = CUDAConversationState.model_validate_json((tmp_path / "transcript.json").read_text())
+    assert [turn.verdict.status for turn in state.turns if turn.verdict is not None] == statuses
 
 
 def test_a_server_that_fails_is_our_fault_and_the_same_command_goes_on(

@@ -272,10 +272,6 @@ class MultiTurnRLConfig(Config):
     the same distribution, and fewer passes write them where they are alike. vLLM alone took 43 s in
     place of 28 for a first step of 256 answers on an H200, and 16 to 28 s in place of 24 to 27 for
     later ones; a run of RL was not measured with it. Needs the package arctic-inference==0.1.1."""
-    passes_in_flight: int = Field(default=2, ge=2, le=4)
-    """Passes of the policy that vLLM schedules before it has the tokens of the first of them. What
-    it does on the processor between two passes is hidden behind one on the GPU with 2, vLLM's own,
-    and behind two with 3: for small models and many answers at once."""
     micro_batch_tokens: int | None = Field(default=None, ge=1)
     """Tokens per forward and backward at most. None: one longest row on the CPU, where a larger
     batch is no faster (measured), 16384 on a GPU."""
@@ -377,11 +373,6 @@ class MultiTurnRLConfig(Config):
             )
         if self.speculative_decoding and self.device == "cpu":
             raise ValueError("speculative_decoding is vLLM's: set device cuda, or leave it out")
-        if self.passes_in_flight > 2 and (self.speculative_decoding or self.device == "cpu"):
-            raise ValueError(
-                "passes_in_flight is vLLM's, which cannot schedule ahead of guesses: set device "
-                "cuda and leave speculative_decoding out, or leave passes_in_flight out"
-            )
         if self.rollout_gpus:
             self._possible_apart()
         if self.validate_every % self.save_every:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -297,21 +296,6 @@ def test_a_rollout_speculates_where_it_is_told_and_on_a_gpu() -> None:
     assert [mode["cudagraph_mode"] for mode in modes] == ["FULL_DECODE_ONLY", "FULL"]
     with pytest.raises(ValueError, match="set device cuda"):
         MultiTurnRLConfig.cpu(model_path="m", speculative_decoding="suffix")
-
-
-def test_more_passes_in_flight_are_our_schedulers() -> None:
-    told = {"model_path": "m", "compute_dtype": "bfloat16"}
-    assert not any("scheduler_cls" in name for name in overrides(MultiTurnRLConfig(**told)))
-    given = validated(MultiTurnRLConfig(**told, passes_in_flight=3)).actor_rollout_ref.rollout
-    module, name = given.engine_kwargs.vllm.scheduler_cls.rsplit(".", 1)
-    found = find_spec(module)
-    assert found is not None
-    assert found.origin is not None
-    assert f"class {name}(" in Path(found.origin).read_text()  # its import needs vLLM
-    assert json.loads(given.engine_kwargs.vllm.additional_config) == {"passes_in_flight": 3}
-    for wrong in ({"speculative_decoding": "suffix"}, {"device": "cpu"}):
-        with pytest.raises(ValueError, match="cannot schedule ahead of guesses"):
-            MultiTurnRLConfig(**told, passes_in_flight=3, **wrong)
 
 
 def test_the_kl_divergence_is_in_the_loss_or_in_the_advantages() -> None:

@@ -49,11 +49,6 @@ SUFFIX: dict[str, Any] = {
 }
 """By these an RL run's answers take 13.1 tokens a pass after eleven steps, and 1.18 verified for
 each (`suffix_decoding.json`). More guesses take memory: each is a row of logits, 0.6 MB."""
-VLLMS_PASSES = 2
-"""In flight at once without a word."""
-PASSES = "passes_in_flight"
-"""Of vLLM's additional configuration: read by `vllm_scheduler`."""
-SCHEDULER = "coding_framework.training.verl.vllm_scheduler.PassesInFlight"
 RAY_CPU_SLOTS = 5
 """Logical slots, not cores, beside those of rollout workers and GPUs: verl's actors ask for 3 of
 them, and with fewer they wait for each other silently for ever. Ray starts a worker process a slot
@@ -203,9 +198,6 @@ def _rollout(config: MultiTurnRLConfig) -> dict[str, Any]:
         engine = f"+{root}.engine_kwargs.vllm"
         if config.speculative_decoding:
             pairs[f"{engine}.speculative_config"] = json.dumps(SUFFIX)
-        if config.passes_in_flight > VLLMS_PASSES:
-            pairs[f"{engine}.scheduler_cls"] = SCHEDULER
-            pairs[f"{engine}.additional_config"] = json.dumps({PASSES: config.passes_in_flight})
         graphs = GUESSING_GRAPHS if config.speculative_decoding else GRAPHS
         pairs[f"{engine}.compilation_config"] = json.dumps(graphs)
     return pairs
