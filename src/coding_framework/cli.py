@@ -80,12 +80,13 @@ RESUMABLE = ("quickstart", "judge-many", "solve", "eval", "rft", "tasks build", 
 def main(argv: Sequence[str] | None = None) -> int:
     """The entry point of `cuda-rl`; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
+    interrupts.goes_on = RESUMES if _resumes(given) else ""
     try:
         return _run(given)
     except KeyboardInterrupt:
         if argv is None:  # this process is the command's own
             interrupts.end_soon(EXIT_INTERRUPTED)
-        return fail("cuda-rl", f"stopped{RESUMES if _resumes(given) else ''}", EXIT_INTERRUPTED)
+        return fail("cuda-rl", f"stopped{interrupts.goes_on}", EXIT_INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK

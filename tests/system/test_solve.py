@@ -34,8 +34,13 @@ class Handler(BaseHTTPRequestHandler):
         if not self.answers:
             self.send_error(400, "no more answers")
             return
-        choice = {"message": {"content": self.answers.pop(0)}, "finish_reason": "stop"}
-        body = json.dumps({"choices": [choice]}).encode()
+        content = self.answers.pop(0)
+        whole = not content.startswith("```") or content.endswith("```")
+        choice = {
+            "message": {"content": content}, "finish_reason": "stop" if whole else "length"
+        }  # fmt: skip
+        usage = {"prompt_tokens": 100, "completion_tokens": 50}
+        body = json.dumps({"choices": [choice], "usage": usage}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -154,15 +159,26 @@ def test_equal_kernels_are_judged_once(tmp_path: Path) -> None:
     ids=["as it is", "switched off"],
 )
 def test_a_kernel_that_is_there_is_drawn_again(
-    tmp_path: Path, wanted: tuple[str, ...], temperatures: list[float], statuses: list[str]
-) -> None:
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wanted: tuple[str, ...],
+    temperatures: list[float], statuses: list[str],
+) -> None:  # fmt: skip
     answers = [f"```cuda\n{kernel}```" for kernel in (WRONG, WRONG, RELU)]
     asked: list[float] = []
     with server(*answers, temperatures=asked) as url:
         main(command(url, tmp_path, *wanted))
     assert asked == temperatures
+    assert ("repeats were drawn again, for " in capsys.readouterr().out) == (not wanted)
     state = CUDAConversationState.model_validate_json((tmp_path / "transcript.json").read_text())
     assert [turn.verdict.status for turn in state.turns if turn.verdict is not None] == statuses
+
+
+def test_an_answer_that_was_cut_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with server(*[f"```cuda\n{RELU[:200]}"] * 2) as url:
+        words = ["--turns", "1", "--candidates", "2", "--tester", "off"]
+        main(command(url, tmp_path, *words))
+    said = capsys.readouterr().out
+    assert "tokens: raise --max-new-tokens; " in said
+    assert "judging the fastest kernels again" not in said, "there is none"
 
 
 def test_a_server_that_fails_is_our_fault_and_the_same_command_goes_on(

@@ -115,6 +115,25 @@ def test_an_import_that_catches_everything_does_not_swallow_ctrl_c(tmp_path: Pat
     assert (status, said.count("\n")) == (130, 1)
 
 
+@pytest.mark.parametrize(
+    ("command", "said"), [("rft", ": the same command goes on from where it was"), ("doctor", "")]
+)
+def test_ctrl_c_while_a_command_imports_says_whether_it_goes_on(
+    tmp_path: Path, command: str, said: str
+) -> None:
+    (tmp_path / "slow.py").write_text("import time; print(flush=True); time.sleep(3600)")
+    program = f"""
+import sys
+from coding_framework import cli
+def run(argv):
+    import slow
+cli._run = run
+sys.argv = ["cuda-rl", "{command}"]
+cli.main()
+"""
+    assert _stopped_with(program, tmp_path) == (130, f"cuda-rl: stopped{said}\n")
+
+
 def test_ctrl_c_while_the_module_that_ends_processes_is_imported_is_one_line(
     tmp_path: Path,
 ) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 STOPPED = "error: stopped: the same command goes on from where it was"
 STOPPED_EARLY = "cuda-rl: stopped"
+goes_on = ""
+"""What is said after it: set where the same command goes on from where this one was."""
 END_S = 1.0
 """What the end of a stopped command may take: its threads, and what they started, then end."""
 
@@ -55,7 +57,7 @@ def _one_line(kind: type[BaseException], error: BaseException, trace: TracebackT
 
 def _stop() -> None:
     early = os.path.basename(sys.argv[0]) in ("cuda-rl", "cli.py")
-    print(STOPPED_EARLY if early else STOPPED, file=sys.stderr, flush=True)
+    print(STOPPED_EARLY + goes_on if early else STOPPED, file=sys.stderr, flush=True)
     psutil = sys.modules.get("psutil")
     if psutil is not None and not getattr(psutil.__spec__, "_initializing", False):
         _end_all(130)  # while psutil itself is imported, it cannot be used

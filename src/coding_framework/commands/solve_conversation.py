@@ -129,7 +129,7 @@ async def _converse(
                 whole = await _in_parts(apart, options, workflow, judge, folder, screen)
                 return whole, _chosen(whole)
             state = await _shown(workflow, task, options.conversation_id, screen.show)
-        if options.candidates == 1:
+        if options.candidates == 1 or state.best_turn is None:
             return state, _chosen(state)
         screen.tell("judging the fastest kernels again")
         return state, await _confirmed(state, options.judge)
@@ -392,9 +392,14 @@ def _short(turn: ConversationTurn) -> str:
 def _note(turn: ConversationTurn) -> str:
     broken = [p for p in turn.probes if p.passed is False]
     told = [*turn.notes] + ([f"{len(broken)} probes failed"] if broken else [])
+    if turn.redrawn_tokens:
+        told.append(f"repeats were drawn again, for {turn.redrawn_tokens} tokens")
     verdict = turn.verdict
     if verdict is not None and not verdict.correct:
         told.insert(0, verdict.reason)
+    if turn.generation.finish_reason == "length":
+        most = turn.generation.tokens or "its most"  # (a server may count none)
+        told.insert(0, f"cut at {most} tokens: raise --max-new-tokens")
     return "; ".join(told) or turn.extraction.note
 
 

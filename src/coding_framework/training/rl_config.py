@@ -350,6 +350,18 @@ class MultiTurnRLConfig(Config):
             found["judge_args"] = {**sandbox, **found.get("judge_args", {})}
         return found
 
+    def _times_are_measured(self) -> None:
+        """Raises ValueError where the preset pays measured times alone, and none will be."""
+        preset = PRESETS.get(self.reward_preset)
+        pays = preset is not None and preset.of_measured_times and self.reward is None
+        usual = self.judge == type(self).model_fields["judge"].default
+        modelled = usual and self.judge_args.get("backend") in (None, "emulator")
+        if pays and modelled and not self.judge_gpus and not self.judge_nodes:
+            raise ValueError(
+                f"reward_preset {self.reward_preset} pays measured times, and the emulator models "
+                "them: set judge_gpus, or another preset"
+            )
+
     @classmethod
     def prompts_by_default(cls) -> int:
         """Prompts of a step where nothing is said."""
@@ -396,6 +408,14 @@ class MultiTurnRLConfig(Config):
                 "policy per_role swaps who learns, and an answer of the phase before would be left "
                 "over: leave out one_step_off_policy"
             )
+        if (self.least_groups or 0) > self.prompts_per_step:
+            raise ValueError(
+                f"least_groups={self.least_groups}: a step has {self.prompts_per_step} groups, one "
+                "a prompt, so the policy would never change: set prompts_per_step too"
+            )
+        if self.redraws and self.max_turns == 1:
+            raise ValueError("redraws are of later turns: set max_turns, or leave redraws out")
+        self._times_are_measured()
         if self.one_step_off_policy and not (self.importance_cap or self.reuse_rollout_logprobs):
             raise ValueError(
                 "one_step_off_policy learns from another policy's answers: set importance_cap, or "

@@ -359,7 +359,7 @@ class _Run:
                 config.model_dump(mode="json"),
                 wanted=wandb_wanted(config.wandb),
             ) as wandb,
-            Progress("sft", total, "steps", training=True) as progress,
+            Progress("sft", total, "steps", done=done, training=True) as progress,
         ):
             trainer = self.trainer(model, tokenizer, examples, rank)
             alerts = AlertBook(self.folder.root, wandb.alert)

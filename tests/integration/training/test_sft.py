@@ -233,7 +233,10 @@ def test_a_loss_in_parts_is_the_loss(
 
 
 def test_a_run_that_reached_its_limit_of_time_goes_on_as_if_it_had_not(
-    base: Path, examples: list[TrainingExample], tmp_path: Path
+    base: Path,
+    examples: list[TrainingExample],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def config(name: str, minutes: float | None) -> SFTConfig:
         return tiny(
@@ -244,7 +247,9 @@ def test_a_run_that_reached_its_limit_of_time_goes_on_as_if_it_had_not(
     for step in (1, 2):
         with pytest.raises(OutOfTimeError, match=f"after step {step} of {whole.steps}: the same"):
             train(config("parts", 1e-6), examples)
+    capsys.readouterr()
     parts = train(config("parts", None), examples)
+    assert f"sft: 2/{whole.steps} steps, 0 s so far" in capsys.readouterr().err
     assert (parts.steps, parts.last_loss) == (whole.steps, pytest.approx(whole.last_loss, rel=1e-6))
     lines = [read_sft_records(tmp_path / n / "metrics.jsonl").steps for n in ("whole", "parts")]
     losses = [[entry["loss"] for entry in found] for found in lines]

@@ -339,10 +339,32 @@ def test_each_algorithm_has_its_clip_and_its_shaping() -> None:
 )
 def test_a_conversation_stops_at_what_its_own_preset_calls_enough(preset, stops):
     """0.8 of `weighted` is a fast kernel; of `kevin` it would be half of eager's speed."""
-    assert MultiTurnRLConfig(reward_preset=preset).stop_reward == stops
-    assert MultiTurnRLConfig(reward_preset=preset, stop_reward=0.5).stop_reward == 0.5
-    again = MultiTurnRLConfig.model_validate(MultiTurnRLConfig(reward_preset=preset).model_dump())
+    told = {"reward_preset": preset, "judge_gpus": 1}
+    assert MultiTurnRLConfig(**told).stop_reward == stops
+    assert MultiTurnRLConfig(**told, stop_reward=0.5).stop_reward == 0.5
+    again = MultiTurnRLConfig.model_validate(MultiTurnRLConfig(**told).model_dump())
     assert again.stop_reward == stops
+
+
+@pytest.mark.parametrize("preset", ["milestones", "log_speedup"])
+def test_a_preset_of_measured_times_needs_somebody_who_measures(preset: str) -> None:
+    for modelled in ({}, {"device": "cpu"}, {"judge_args": {"backend": "emulator"}}):
+        with pytest.raises(ValueError, match="pays measured times, and the emulator models them"):
+            MultiTurnRLConfig(reward_preset=preset, **modelled)
+    for measured in (
+        {"judge_gpus": 1}, {"judge_args": {"backend": "cuda"}}, {"judge": "mine:judge"},
+        {"judge_nodes": 1, "ray_address": "auto", "judge_jobs_per_node": 4},
+        {"reward": "mine:reward"},
+    ):  # fmt: skip
+        assert MultiTurnRLConfig(reward_preset=preset, **measured).reward_preset == preset
+
+
+def test_what_would_never_change_the_policy_is_refused() -> None:
+    with pytest.raises(ValueError, match="a step has 4 groups, one a prompt"):
+        MultiTurnRLConfig(prompts_per_step=4, least_groups=5)
+    assert MultiTurnRLConfig(prompts_per_step=4, least_groups=4).groups_needed == 4
+    with pytest.raises(ValueError, match="redraws are of later turns"):
+        MultiTurnRLConfig(max_turns=1, redraws=2)
 
 
 def test_weights_stay_float32_where_products_are_bfloat16(tmp_path):

@@ -67,6 +67,11 @@ class RewardPreset(Record):
             )
         return self
 
+    @property
+    def of_measured_times(self) -> bool:
+        """Whether it pays nothing for times that the emulator models."""
+        return self.scheme in ("milestones", "log_speedup")
+
 
 WEIGHTED = RewardPreset(
     name="weighted",
