@@ -61,7 +61,8 @@ class SolveOptions(Config):
     """Take a module of many steps apart: a conversation about each operation, with the elementwise
     ones beside it, and their kernels joined and judged as one."""
     reward: str = "weighted"
-    """Preset of the reward: weighted, gated, kevin or correct."""
+    """Preset of the reward: weighted, gated, kevin or correct; milestones and log_speedup pay
+    measured times, which a GPU has."""
     stop_reward: float | None = None
     """Reward at which a correct kernel ends the conversation. Default: none does."""
     temperature: float = Field(default=0.7, ge=0.0)

@@ -413,6 +413,11 @@ class MultiTurnRLConfig(Config):
                 f"least_groups={self.least_groups}: a step has {self.prompts_per_step} groups, one "
                 "a prompt, so the policy would never change: set prompts_per_step too"
             )
+        if 0 < self.importance_cap < 1:
+            raise ValueError(
+                f"importance_cap={self.importance_cap} would weigh down each token, also of the "
+                "policy's own answers: set 1 or more, or 0 for no weights"
+            )
         if self.redraws and self.max_turns == 1:
             raise ValueError("redraws are of later turns: set max_turns, or leave redraws out")
         self._times_are_measured()

@@ -363,6 +363,8 @@ def test_what_would_never_change_the_policy_is_refused() -> None:
     with pytest.raises(ValueError, match="a step has 4 groups, one a prompt"):
         MultiTurnRLConfig(prompts_per_step=4, least_groups=5)
     assert MultiTurnRLConfig(prompts_per_step=4, least_groups=4).groups_needed == 4
+    with pytest.raises(ValueError, match="would weigh down each token"):
+        MultiTurnRLConfig(importance_cap=0.5)
     with pytest.raises(ValueError, match="redraws are of later turns"):
         MultiTurnRLConfig(max_turns=1, redraws=2)
 
