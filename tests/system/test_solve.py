@@ -167,7 +167,7 @@ def test_a_kernel_that_is_there_is_drawn_again(
     with server(*answers, temperatures=asked) as url:
         main(command(url, tmp_path, *wanted))
     assert asked == temperatures
-    assert ("repeats were drawn again, for " in capsys.readouterr().out) == (not wanted)
+    assert ("repeats drawn again: 50 tokens" in capsys.readouterr().out) == (not wanted)
     state = CUDAConversationState.model_validate_json((tmp_path / "transcript.json").read_text())
     assert [turn.verdict.status for turn in state.turns if turn.verdict is not None] == statuses
 

@@ -74,7 +74,8 @@ class RoleAgent:
                 sampling = self._again(sampling)
             generation = await self.policy.generate(messages, sampling)
             extraction = extract_kernel(generation.text, shown.code if shown is not None else None)
-            if extraction.code not in there or redraw == redraws:
+            cut = generation.finish_reason == "length"  # and so would the next one be
+            if cut or extraction.code not in there or redraw == redraws:
                 break
             spent += generation.tokens
         return AgentAnswer(

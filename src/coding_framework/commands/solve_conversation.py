@@ -393,14 +393,14 @@ def _note(turn: ConversationTurn) -> str:
     broken = [p for p in turn.probes if p.passed is False]
     told = [*turn.notes] + ([f"{len(broken)} probes failed"] if broken else [])
     if turn.redrawn_tokens:
-        told.append(f"repeats were drawn again, for {turn.redrawn_tokens} tokens")
+        told.append(f"repeats drawn again: {turn.redrawn_tokens} tokens")
     verdict = turn.verdict
     if verdict is not None and not verdict.correct:
         told.insert(0, verdict.reason)
     if turn.generation.finish_reason == "length":
         most = turn.generation.tokens or "its most"  # (a server may count none)
         told.insert(0, f"cut at {most} tokens: raise --max-new-tokens")
-    return "; ".join(told) or turn.extraction.note
+    return "; ".join(each.removesuffix(".") for each in told) or turn.extraction.note
 
 
 # --- the end --------------------------------------------------------------------------------------

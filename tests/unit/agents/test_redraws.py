@@ -21,8 +21,9 @@ STATE = make_state(make_turn(0, make_verdict(Status.WRONG_OUTPUT), code=CODE))
 class Policy:
     """Gives these codes one after the other, five tokens each."""
 
-    def __init__(self, *codes: str) -> None:
+    def __init__(self, *codes: str, ended: str = "stop") -> None:
         self.codes = list(codes)
+        self.ended = ended
         self.seeds: list[int | None] = []
         self.temperatures: list[float] = []
 
@@ -30,7 +31,7 @@ class Policy:
         self.seeds.append(sampling.seed)
         self.temperatures.append(sampling.temperature)
         text = f"```cuda\n{self.codes.pop(0)}\n```"
-        return Generation(text=text, response_ids=(1, 2, 3, 4, 5))
+        return Generation(text=text, response_ids=(1, 2, 3, 4, 5), finish_reason=self.ended)
 
 
 async def asked(policy: Policy, redraws: int, **sampling: Any) -> AgentAnswer:
@@ -65,3 +66,9 @@ async def test_what_is_drawn_again_has_a_temperature_of_its_own():
     await agent.answer(STATE)
     assert policy.temperatures == [0.6, 1.1, 1.1]
     assert agent.sampling.temperature == 0.6
+
+
+async def test_a_cut_answer_is_not_drawn_again_for_the_next_would_be_cut_too():
+    policy = Policy(KERNEL, KERNEL, ended="length")
+    answer = await asked(policy, redraws=3)
+    assert (len(policy.seeds), answer.redrawn_tokens) == (1, 0)
