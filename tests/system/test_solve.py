@@ -27,6 +27,8 @@ class Handler(BaseHTTPRequestHandler):
     answers: list[str]
     temperatures: list[float]
     """Of the requests."""
+    counts: bool
+    """Whether it says how many tokens an answer has."""
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -39,8 +41,8 @@ class Handler(BaseHTTPRequestHandler):
         choice = {
             "message": {"content": content}, "finish_reason": "stop" if whole else "length"
         }  # fmt: skip
-        usage = {"prompt_tokens": 100, "completion_tokens": 50}
-        body = json.dumps({"choices": [choice], "usage": usage}).encode()
+        usage = {"usage": {"prompt_tokens": 100, "completion_tokens": 50}} if self.counts else {}
+        body = json.dumps({"choices": [choice], **usage}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -51,9 +53,12 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def server(*answers: str, temperatures: list[float] | None = None) -> Iterator[str]:
+def server(
+    *answers: str, temperatures: list[float] | None = None, counts: bool = True
+) -> Iterator[str]:
     told = [] if temperatures is None else temperatures
-    handler = type("Scripted", (Handler,), {"answers": list(answers), "temperatures": told})
+    scripted = {"answers": list(answers), "temperatures": told, "counts": counts}
+    handler = type("Scripted", (Handler,), scripted)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
         threading.Thread(target=http.serve_forever, daemon=True).start()
         try:
@@ -172,12 +177,15 @@ def test_a_kernel_that_is_there_is_drawn_again(
     assert [turn.verdict.status for turn in state.turns if turn.verdict is not None] == statuses
 
 
-def test_an_answer_that_was_cut_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with server(*[f"```cuda\n{RELU[:200]}"] * 2) as url:
+@pytest.mark.parametrize(("counts", "most"), [(True, "50 tokens"), (False, "the most tokens")])
+def test_an_answer_that_was_cut_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], counts: bool, most: str
+) -> None:
+    with server(*[f"```cuda\n{RELU[:200]}"] * 2, counts=counts) as url:
         words = ["--turns", "1", "--candidates", "2", "--tester", "off"]
         main(command(url, tmp_path, *words))
     said = capsys.readouterr().out
-    assert "tokens: raise --max-new-tokens; " in said
+    assert f"cut at {most}: raise --max-new-tokens; " in said
     assert "judging the fastest kernels again" not in said, "there is none"
 
 

@@ -179,8 +179,8 @@ async def _in_parts(
 async def _confirmed(
     state: CUDAConversationState, settings: JudgeSettings
 ) -> ConversationTurn | None:
-    """The fastest kernel that another judge, with other inputs, finds correct too; where none was
-    correct, the last one. Raises InfrastructureError where that judge fails on all of them."""
+    """The fastest correct kernel that another judge, with other inputs, finds correct too; None
+    where it finds none. Raises InfrastructureError where that judge fails on all of them."""
     seed = None if settings.seed is None else settings.seed + 1
     judge = make_judge(**{**settings.model_dump(), "seed": seed})
     try:
@@ -193,7 +193,7 @@ async def _confirmed(
             f"no correct kernel could be judged again ({again.lost[0]}): the same command goes on "
             "from what was found"
         )
-    return fastest if fastest is not None or state.best_turn is not None else _chosen(state)
+    return fastest
 
 
 async def _apart(work: Callable[[], T]) -> T:
@@ -398,8 +398,9 @@ def _note(turn: ConversationTurn) -> str:
     if verdict is not None and not verdict.correct:
         told.insert(0, verdict.reason)
     if turn.generation.finish_reason == "length":
-        most = turn.generation.tokens or "its most"  # (a server may count none)
-        told.insert(0, f"cut at {most} tokens: raise --max-new-tokens")
+        count = turn.generation.tokens  # 0 where a server tells none
+        most = f"{count} tokens" if count else "the most tokens"
+        told.insert(0, f"cut at {most}: raise --max-new-tokens")
     return "; ".join(each.removesuffix(".") for each in told) or turn.extraction.note
 
 

@@ -350,18 +350,6 @@ class MultiTurnRLConfig(Config):
             found["judge_args"] = {**sandbox, **found.get("judge_args", {})}
         return found
 
-    def _times_are_measured(self) -> None:
-        """Raises ValueError where the preset pays measured times alone, and none will be."""
-        preset = PRESETS.get(self.reward_preset)
-        pays = preset is not None and preset.of_measured_times and self.reward is None
-        usual = self.judge == type(self).model_fields["judge"].default
-        modelled = usual and self.judge_args.get("backend") in (None, "emulator")
-        if pays and modelled and not self.judge_gpus and not self.judge_nodes:
-            raise ValueError(
-                f"reward_preset {self.reward_preset} pays measured times, and the emulator models "
-                "them: set judge_gpus, or another preset"
-            )
-
     @classmethod
     def prompts_by_default(cls) -> int:
         """Prompts of a step where nothing is said."""
@@ -376,7 +364,7 @@ class MultiTurnRLConfig(Config):
                 "judge_gpus are of one machine whose other GPUs train: set device cuda; on a "
                 "cluster set judge_nodes, which judge on the GPUs that they have"
             )
-        if self.judge_gpus and self.judge != type(self).model_fields["judge"].default:
+        if self.judge_gpus and not self.has_usual_judge:
             raise ValueError("judge_gpus are for the usual judge: let your own choose its GPUs")
         if self.judge_gpus and self.judge_args.get("backend") == "emulator":
             raise ValueError(
@@ -408,10 +396,11 @@ class MultiTurnRLConfig(Config):
                 "policy per_role swaps who learns, and an answer of the phase before would be left "
                 "over: leave out one_step_off_policy"
             )
-        if (self.least_groups or 0) > self.prompts_per_step:
+        groups = self.prompts_per_step * self.max_turns
+        if (self.least_groups or 0) > groups:
             raise ValueError(
-                f"least_groups={self.least_groups}: a step has {self.prompts_per_step} groups, one "
-                "a prompt, so the policy would never change: set prompts_per_step too"
+                f"least_groups={self.least_groups}: a step has at most {groups} groups, one for "
+                "each turn of a prompt, so the policy would never change: set prompts_per_step too"
             )
         if 0 < self.importance_cap < 1:
             raise ValueError(
@@ -420,7 +409,7 @@ class MultiTurnRLConfig(Config):
             )
         if self.redraws and self.max_turns == 1:
             raise ValueError("redraws are of later turns: set max_turns, or leave redraws out")
-        self._times_are_measured()
+        self._possible_reward()
         if self.one_step_off_policy and not (self.importance_cap or self.reuse_rollout_logprobs):
             raise ValueError(
                 "one_step_off_policy learns from another policy's answers: set importance_cap, or "
@@ -465,6 +454,16 @@ class MultiTurnRLConfig(Config):
         elif self.phase is not None:
             raise ValueError("a phase trains one role: set policy=per_role")
         return self
+
+    def _possible_reward(self) -> None:
+        preset = PRESETS.get(self.reward_preset)
+        pays = preset is not None and preset.of_measured_times and self.reward is None
+        modelled = self.has_usual_judge and self.judge_args.get("backend") in (None, "emulator")
+        if pays and modelled and not self.judge_gpus and not self.judge_nodes:
+            raise ValueError(
+                f"reward_preset {self.reward_preset} pays measured times, and the emulator models "
+                "them: set judge_gpus, or another preset"
+            )
 
     def _possible_apart(self) -> None:
         if self.device == "cpu" or self.ray_address is not None:
@@ -528,6 +527,11 @@ class MultiTurnRLConfig(Config):
         if self.overlong_buffer_tokens is not None:
             return self.overlong_buffer_tokens
         return self.max_response_tokens // 5 if self.algorithm == "dapo" else 0
+
+    @property
+    def has_usual_judge(self) -> bool:
+        """Whether the judge is ours."""
+        return self.judge == str(type(self).model_fields["judge"].default)
 
     @property
     def groups_needed(self) -> int:

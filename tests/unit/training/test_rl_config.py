@@ -360,9 +360,12 @@ def test_a_preset_of_measured_times_needs_somebody_who_measures(preset: str) -> 
 
 
 def test_what_would_never_change_the_policy_is_refused() -> None:
-    with pytest.raises(ValueError, match="a step has 4 groups, one a prompt"):
-        MultiTurnRLConfig(prompts_per_step=4, least_groups=5)
-    assert MultiTurnRLConfig(prompts_per_step=4, least_groups=4).groups_needed == 4
+    """A group is of one prompt and one turn."""
+    with pytest.raises(ValueError, match="a step has at most 4 groups, one for each turn"):
+        MultiTurnRLConfig(prompts_per_step=4, max_turns=1, least_groups=5)
+    with pytest.raises(ValueError, match="a step has at most 8 groups"):
+        MultiTurnRLConfig(prompts_per_step=4, max_turns=2, least_groups=9)
+    assert MultiTurnRLConfig(prompts_per_step=4, max_turns=2, least_groups=8).groups_needed == 8
     with pytest.raises(ValueError, match="would weigh down each token"):
         MultiTurnRLConfig(importance_cap=0.5)
     with pytest.raises(ValueError, match="redraws are of later turns"):
