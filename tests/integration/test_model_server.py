@@ -27,6 +27,12 @@ pytestmark = pytest.mark.integration
 ASK: dict[str, Any] = {"model": "kernels", "messages": [{"role": "user", "content": "fast please"}]}
 
 
+@pytest.fixture(params=[False, True], ids=["whole", "byte_by_byte"], autouse=True)
+def _pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model server may write its answers in any pieces: each test holds for both ends."""
+    monkeypatch.setattr(Upstream, "byte_by_byte", request.param)
+
+
 def with_task(**options: Any) -> dict[str, Any]:
     return {**ASK, "cuda_rl": {"task": "relu", **options}}
 
@@ -481,3 +487,13 @@ def test_who_may_not_read_experiments_is_not_told_the_version(tmp_path: Path) ->
             for secret in (reader, other)
         ]
     assert told == ["v1", None]
+
+
+def test_a_long_answer_of_a_model_server_is_passed_on_whole(tmp_path: Path) -> None:
+    text = "a long answer " * 150
+    with model_server(tmp_path, [Upstream(lambda body: text)]) as (url, server):
+        wait_ready(url)
+        said = [post(url, ASK).json()["choices"][0]["message"]["content"] for _ in range(6)]
+        assert said == [text] * 6
+        backend = server.backends.of(server.versions.get("v1"))
+        assert backend.ready("m")

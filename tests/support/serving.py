@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,9 @@ class ScriptedJudge:
 class Upstream:
     """A model server. `said`: what it answers to a body, or a status."""
 
+    byte_by_byte = False
+    """Each byte of an answer is written alone, so that a reader finds answers in pieces."""
+
     def __init__(self, said: Callable[[dict[str, Any]], str | int], delay_s: float = 0.0) -> None:
         self.said, self.delay_s = said, delay_s
         self.models = ["m"]
@@ -87,12 +90,27 @@ class Upstream:
         self.usage: dict[str, int] | None = None
 
     def app(self) -> web.Application:
-        app = web.Application()
+        app = web.Application(middlewares=[self._in_pieces])
         app.router.add_get("/health", self._health)
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/load_lora_adapter", self._load)
         app.router.add_post("/v1/chat/completions", self._chat)
         return app
+
+    @web.middleware
+    async def _in_pieces(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        whole = await handler(request)
+        if not self.byte_by_byte or not isinstance(whole, web.Response):
+            return whole
+        assert isinstance(whole.body, bytes | None)
+        slow = web.StreamResponse(status=whole.status)
+        await slow.prepare(request)
+        for at in range(len(whole.body or b"")):
+            await slow.write((whole.body or b"")[at : at + 1])
+            await asyncio.sleep(0)
+        return slow
 
     async def _health(self, request: web.Request) -> web.Response:
         return web.Response(status=200 if self.well else 500)
@@ -133,7 +151,11 @@ class Upstream:
         await response.prepare(request)
         for word in said.split():
             chunk = {"id": "x", "model": model, "choices": [{"delta": {"content": word}}]}
-            await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
+            line = f"data: {json.dumps(chunk)}\n\n".encode()
+            step = 1 if self.byte_by_byte else len(line)
+            for at in range(0, len(line), step):
+                await response.write(line[at : at + step])
+                await asyncio.sleep(0)
         if self.breaks_off:
             assert request.transport is not None
             request.transport.abort()

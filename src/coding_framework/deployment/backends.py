@@ -194,8 +194,8 @@ class Backend:
         refuses it, PolicyAwayError where none can answer now."""
         async with self._asked(body, aiohttp.ClientTimeout(total=ANSWER_S)) as (replica, response):
             try:
-                answer = orjson.loads(await response.content.read(_MAX_ANSWER))
-            except (aiohttp.ClientError, TimeoutError, orjson.JSONDecodeError) as e:
+                answer = orjson.loads(await read_whole(response, _MAX_ANSWER))
+            except (aiohttp.ClientError, TimeoutError, ValueError) as e:
                 replica.answered(None, self._clock())
                 raise PolicyAwayError(
                     f"the backend {self.name} broke off its answer: ask again"
@@ -272,7 +272,7 @@ class Backend:
     async def _refusal(
         self, replica: Replica, model: str, response: aiohttp.ClientResponse
     ) -> PolicyError:
-        text = one_line((await response.content.read(2000)).decode("utf-8", "replace"), 200)
+        text = await _said(response)
         log.warning("backend_refused", url=replica.url, status=response.status, said=text)
         if response.status == 404:
             replica.models = replica.models - {model}
@@ -347,7 +347,7 @@ class Backend:
 
     async def _models(self, replica: Replica) -> frozenset[str]:
         async with self._http().get(f"{replica.url}/v1/models") as response:
-            answer = orjson.loads(await response.content.read(1 << 20))
+            answer = orjson.loads(await read_whole(response, _MAX_ANSWER))
         said = {str(m["id"]): str(m.get("weights_sha256") or "") for m in answer["data"]}
         replica.weights |= said
         return frozenset(said) - set(self._others(replica, said))
@@ -375,8 +375,7 @@ class Backend:
                     f"{replica.url}/v1/load_lora_adapter", json=body, timeout=limit
                 ) as response:
                     if response.status != 200:
-                        said = one_line(await response.text(), 200)
-                        log.warning("adapter_refused", **told, said=said)
+                        log.warning("adapter_refused", **told, said=await _said(response))
             except (aiohttp.ClientError, TimeoutError) as e:  # no word on the replica's health
                 log.warning("adapter_not_loaded", **told, error=repr(e)[:200])
         return True
@@ -405,6 +404,30 @@ class BackendPolicy:
             raise PolicyAwayError(
                 f"the backend {self._backend.name} gave an answer without a message"
             ) from e
+
+
+async def read_whole(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """A peer's answer to its end, in however many pieces it comes. Raises ValueError where it has
+    over `most` bytes."""
+    found = await _first_bytes(response, most + 1)
+    if len(found) > most:
+        raise ValueError(f"the answer has over {most} bytes")
+    return found
+
+
+async def _first_bytes(response: aiohttp.ClientResponse, count: int) -> bytes:
+    """The first `count` bytes; fewer where the answer ends before."""
+    pieces = bytearray()
+    async for piece in response.content.iter_any():
+        pieces += piece
+        if len(pieces) >= count:
+            break
+    return bytes(pieces[:count])
+
+
+async def _said(response: aiohttp.ClientResponse) -> str:
+    """What a peer says where it refuses, for the log and for callers."""
+    return one_line((await _first_bytes(response, 2000)).decode("utf-8", "replace"), 200)
 
 
 def _chars(chunk: Mapping[str, Any]) -> int:
