@@ -18,6 +18,8 @@ RUN_BY_CI = {"make quickstart", "make test"}
 NOT_RUN_INSIDE_A_TEST = {"bash .ci/run", "make format"}
 """The run that this test is part of, and what rewrites the working tree."""
 
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
 pytestmark = pytest.mark.system
 
 
@@ -75,6 +77,34 @@ def test_readme_command_works(command: str) -> None:
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert done.stdout.strip()
+
+
+def shown(document: str) -> dict[str, list[str]]:
+    """What a document says that each command prints: the lines of the ```text block behind it."""
+    pairs = re.findall(
+        r"^```bash\n([^\n]+)\n```\n+```text\n(.*?)^```", (ROOT / document).read_text(), re.M | re.S
+    )
+    return {
+        command: [line for line in printed.splitlines() if line.strip() != "..."]
+        for command, printed in pairs
+    }
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("command", shown("README.md"))
+def test_readme_shows_what_a_command_prints(command: str) -> None:
+    """But for the numbers: the inputs are drawn anew."""
+    done = subprocess.run(
+        shlex.split(command),
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    printed = [_NUMBER.sub("N", line) for line in done.stdout.splitlines()]
+    told = [_NUMBER.sub("N", line) for line in shown("README.md")[command]]
+    assert [line for line in told if line not in printed] == []
 
 
 def test_every_make_target_of_the_documents_is_there() -> None:

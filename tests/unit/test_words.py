@@ -1,0 +1,74 @@
+"""The documents are as short as they promise, and their sentences can be read once.
+
+What can be counted is counted here: words of a document, and of each sentence outside tables and
+code its words and its numbers. A test cannot tell whether prose is good: read it aloud.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MOST_WORDS = {"README.md": 900}
+"""Of a document, code and tables included."""
+READ_ONCE = ("README.md", "docs/install.md", "docs/troubleshooting.md")
+"""Documents whose sentences are held to the limits."""
+SENTENCE_WORDS = 30
+SENTENCE_NUMBERS = 2
+
+_FENCE = re.compile(r"^ *```.*?^ *```", re.M | re.S)
+_BLOCK = re.compile(r"\n\s*\n|\n(?= *(?:[-*]|\d+\.) )")
+_NUMBER = re.compile(r"(?<![\w.\-#])[+\-]?\d[\d,.]*(?!\w*[a-zA-Z]\d)")
+_NAMES = re.compile(
+    r"\b(?:CUDA|Python|TRL|verl|Linux|vLLM|PyTorch|KernelBench|H\d+s?|level|tier)[ ]\d[\d.]*"
+)
+
+pytestmark = pytest.mark.unit
+
+
+def words(text: str) -> int:
+    return sum(bool(re.search(r"\w", token)) for token in text.split())
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Those of paragraphs and lists, with code and links as one word each."""
+    text = re.sub(r"<!--.*?-->", "", _FENCE.sub("\n\n", text), flags=re.S)
+    text = "\n".join("" if re.match(r" *(#|\||!\[)", line) else line for line in text.splitlines())
+    text = re.sub(r"`[^`]+`", "`code`", text)
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    for block in _BLOCK.split(text):
+        yield from re.split(r"(?<=[.?!])[\"*)]*\s+(?=[\"*(]*[A-Z`\d])", " ".join(block.split()))
+
+
+def hard_to_read(text: str) -> list[str]:
+    """Sentences with too many words or numbers."""
+    wrong = []
+    for sentence in sentences(text):
+        numbers = len(_NUMBER.findall(_NAMES.sub("name", sentence)))
+        if words(sentence) > SENTENCE_WORDS or numbers > SENTENCE_NUMBERS:
+            wrong.append(f"{words(sentence)} words, {numbers} numbers: {sentence}")
+    return wrong
+
+
+@pytest.mark.parametrize("name", MOST_WORDS)
+def test_a_document_is_as_short_as_it_promises(name: str) -> None:
+    assert words((ROOT / name).read_text()) <= MOST_WORDS[name]
+
+
+@pytest.mark.parametrize("name", READ_ONCE)
+def test_a_sentence_has_few_words_and_numbers(name: str) -> None:
+    assert hard_to_read((ROOT / name).read_text()) == []
+
+
+def test_a_long_sentence_and_one_of_three_numbers_are_found() -> None:
+    long = " ".join(["word"] * (SENTENCE_WORDS + 1)) + "."
+    text = "# 1 2 3\n\nFine: 1 of 2. It is 3%, 4 and 5.5.\n\n"
+    text += f"| {long} |\n\n- {long}\n```\n{long}\n```\n"
+    assert [line.split(":")[0] for line in hard_to_read(text)] == [
+        "6 words, 3 numbers",
+        f"{SENTENCE_WORDS + 1} words, 0 numbers",
+    ]
