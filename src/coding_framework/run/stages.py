@@ -135,16 +135,14 @@ def run_stages(whole: WholeRun) -> int:
         job.rejection_options()
     stages = [s for s in STAGES if s.name in whole.stages]
     judge = {"sandbox": recipe.sandbox, "protocol": str(PROTOCOL)}
-    with (
-        StageManifest(whole.folder, config) as manifest,
-        _no_process_left(),
-        RunWatch(whole.folder, "whole", judge),
-    ):
-        job.configure_logging()
-        for number in range(len(stages)):
-            _run_stage(_fitted(job, manifest), stages, number)
-        run = _fitted(job, manifest)
-        summary = _finish(run, whole, {**config, "recipe": _dumped(run.job.recipe)})
+    with StageManifest(whole.folder, config) as manifest, _no_process_left():
+        run = _fitted(job, manifest)  # refuses another budget before anything is written
+        with RunWatch(whole.folder, "whole", judge):
+            job.configure_logging()
+            for number in range(len(stages)):
+                _run_stage(run, stages, number)
+                run = _fitted(job, manifest)
+            summary = _finish(run, whole, {**config, "recipe": _dumped(run.job.recipe)})
     send_report(whole, config)
     _print_end(summary, whole.folder)
     return 0

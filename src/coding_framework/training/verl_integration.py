@@ -12,6 +12,7 @@ since sums of floats depend on how requests were batched.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import subprocess
@@ -171,9 +172,11 @@ class MultiAgentVERLTrainer:
                 message names the reason and the log.
         """
         require_devices(self._config)
-        with locked(self._run.lock, self._in_use, fcntl.flock), RunWatch(self._run.root, "rl"):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(locked(self._run.lock, self._in_use, fcntl.flock))
             if self._config.phase is None:  # before the first phase it was tried
                 self._objective.require_reward(self._feed.tasks[0], os.environ)
+            stack.enter_context(RunWatch(self._run.root, "rl"))
             if self._config.policy == "per_role" and self._config.phase is None:
                 return await train_in_phases(self._config, self._train_phase)
             for restart in range(self._config.max_restarts + 1):

@@ -101,6 +101,10 @@ def test_a_stopped_run_goes_on_from_the_last_finished_stage(start, capsys):
     assert start() == (0, [])
 
 
+def contents(folder):
+    return {p: p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
 def test_a_run_keeps_the_sizes_chosen_for_its_budget(start, monkeypatch, tmp_path, capsys):
     seen = []
     sizes = LADDER[2]
@@ -132,8 +136,10 @@ def test_a_run_keeps_the_sizes_chosen_for_its_budget(start, monkeypatch, tmp_pat
     assert seen[0].held_out_tasks == sizes.held_out_tasks
     assert seen[0].sft["num_examples"] == sizes.sft_examples
     assert seen[0].rl["num_episodes"] == sizes.rl_steps
+    before = contents(tmp_path / "out")
     assert start("--minutes", "8", stages=stages) == (2, [])
     assert "--minutes 7" in capsys.readouterr().err
+    assert contents(tmp_path / "out") == before, "what is refused changes nothing"
     assert start("--minutes", "7", stages=stages) == (0, ORDER[2:])
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["config"]["recipe"]["held_out_tasks"] == sizes.held_out_tasks
