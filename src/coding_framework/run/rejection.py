@@ -24,7 +24,7 @@ from coding_framework.paths import write_atomic, write_json_atomic
 from coding_framework.run.eval_options import EvalOptions
 from coding_framework.run.eval_speakers import model_in, weights_of
 from coding_framework.run.evaluation import EvalPlan, run_evaluation
-from coding_framework.run.rejection_options import LEARNING, RejectionOptions
+from coding_framework.run.rejection_options import LEARNING, MOST_TASKS, RejectionOptions
 from coding_framework.store.conversations import read_conversations
 from coding_framework.store.folder import EvalFolder, RejectionFolder
 from coding_framework.store.model_card import prompts_for
@@ -91,8 +91,9 @@ def rejection_fine_tune(
 def ask_only(model: str, options: RejectionOptions, judging: JudgeSettings) -> int:
     """The first answers to all tasks, for `rejection_fine_tune` to judge; how many there are.
     Raises as that does."""
-    _answer(model, options.model_copy(update={"ask_only": True}), judging)
-    return options.tasks * options.samples
+    options = options.model_copy(update={"ask_only": True})
+    _answer(model, options, judging)
+    return len(training_pool(options)) * options.samples
 
 
 def _answer(model: str, options: RejectionOptions, judging: JudgeSettings) -> EvalOutcome | None:
@@ -133,8 +134,8 @@ def training_pool(options: RejectionOptions) -> list[Task]:
     for."""
     if options.task_evidence is not None:
         seen = [e.task for e in read_evidence(options.task_evidence) if e.is_open]
-        names = seen[options.skip_tasks :][: options.tasks]
-        if len(names) < options.tasks:
+        names = seen[options.skip_tasks :][: options.tasks or MOST_TASKS]
+        if not names or len(names) < (options.tasks or 0):
             raise UsageError(
                 f"{options.task_evidence} names {len(seen)} tasks that 10 to 80% of the samples "
                 "solve, or whose speeds lie far apart: ask for fewer --tasks"
@@ -143,18 +144,17 @@ def training_pool(options: RejectionOptions) -> list[Task]:
     if options.pool == "modules":
         from coding_framework.data.modules.pool import training_modules
 
-        return training_modules(options.tasks, skip=options.skip_tasks)
+        return training_modules(options.tasks, skip=options.skip_tasks, most=MOST_TASKS)
     from coding_framework.data.examples import training_tasks
 
-    wanted = options.skip_tasks + options.tasks
     found = training_tasks(
-        wanted,
+        None if options.tasks is None else options.skip_tasks + options.tasks,
         options.seed,
         max_steps=options.max_task_ops,
         max_tier=options.max_task_tier,
         scope=options.task_scope,
     )
-    return found[options.skip_tasks :]
+    return found[options.skip_tasks :][: options.tasks or MOST_TASKS]
 
 
 def _sampling(options: RejectionOptions) -> EvalOptions:

@@ -16,6 +16,8 @@ from coding_framework.types import (
     TaskScope,
 )
 
+MOST_TASKS = 3000
+"""Training tasks that are answered where no number is said."""
 LEARNING = (
     "epochs", "learning_rate", "batch_size", "by_length", "gradient_checkpointing", "max_length",
     "lora_r", "lora_alpha", "quantization", "device", "dtype", "num_gpus", "seed", "save_every",
@@ -31,8 +33,8 @@ class RejectionOptions(Config):
     pool: TaskPool = "functions"
     """Training tasks to answer: functions that we synthesise, or PyTorch modules as people write
     them. A module that the SFT mixture shows (`cuda-rl data mixture`) is left out."""
-    tasks: int = Field(default=3000, ge=1)
-    """Training tasks that are answered."""
+    tasks: int | None = Field(default=None, ge=1)
+    """Training tasks that are answered. Default: 3000, or all of them where there are fewer."""
     skip_tasks: int = Field(default=0, ge=0)
     """Tasks at the head of the list that are left out, because SFT has shown them."""
     task_evidence: Path | None = None

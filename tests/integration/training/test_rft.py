@@ -11,8 +11,9 @@ import pytest
 from coding_framework.data.examples import training_examples
 from coding_framework.errors import UsageError
 from coding_framework.run import rejection
-from coding_framework.run.rejection_options import RejectionOptions
+from coding_framework.run.rejection_options import MOST_TASKS, RejectionOptions
 from coding_framework.store.folder import EvalFolder, RejectionFolder
+from coding_framework.store.records import TaskEvidence
 from coding_framework.store.training_log import read_evidence
 from coding_framework.types import CUDAConversationState, Role, Status
 from coding_framework.wiring import JudgeSettings
@@ -46,6 +47,19 @@ def sampled(monkeypatch: pytest.MonkeyPatch, states: list[CUDAConversationState]
 
     monkeypatch.setattr(rejection, "run_evaluation", leave)
     return asked
+
+
+def test_without_a_number_all_tasks_that_there_are_are_answered(tmp_path: Path) -> None:
+    easy = RejectionOptions(output_dir=tmp_path, max_task_ops=1, max_task_tier=0, skip_tasks=2)
+    found = rejection.training_pool(easy)
+    assert 2 < len(found) < MOST_TASKS
+    with pytest.raises(UsageError, match="ask for fewer"):
+        rejection.training_pool(easy.model_copy(update={"tasks": len(found) + 1}))
+    evidence = tmp_path / "evidence.jsonl"
+    line = TaskEvidence(task="relu_mul2", samples=4, solved=2, tokens=1)
+    evidence.write_text(line.model_dump_json() + "\n")
+    known = easy.model_copy(update={"task_evidence": evidence, "skip_tasks": 0})
+    assert [task.name for task in rejection.training_pool(known)] == ["relu_mul2"]
 
 
 def test_what_is_sampled_is_counted_and_nothing_is_trained_where_that_is_asked(

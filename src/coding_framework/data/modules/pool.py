@@ -79,10 +79,12 @@ def _is_free(one: Wider, catalogue: Mapping[str, ModuleDraft]) -> bool:
     return part(one.bare) == "train"
 
 
-def training_modules(count: int, *, skip: int = 0) -> list[Task]:
-    """Training tasks that SFT does not show: `count` after the first `skip`. Raises UsageError
-    where there are fewer."""
+def training_modules(count: int | None, *, skip: int = 0, most: int | None = None) -> list[Task]:
+    """Training tasks that SFT does not show: `count` after the first `skip`, or where that is None
+    all of them, up to `most`. Raises UsageError where there are fewer."""
     fresh = _as_held_out("train", lambda draft: not is_shown(draft))
+    if count is None:
+        count = max(1, min(most or len(fresh), len(fresh) - skip))
     return _tasks(fresh, skip, count, "training tasks of modules that SFT does not show")
 
 
