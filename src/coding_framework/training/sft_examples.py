@@ -6,6 +6,7 @@ import math
 import os
 import pickle
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -115,6 +116,11 @@ def load_examples(
         found = list(make(role, count, config.seed, max_steps=config.max_task_ops)) if count else []
         if len(found) < count:
             log.warning("fewer_examples", role=role, wanted=count, found=len(found))
+            print(
+                f"SFT: {count} {role.value} examples were asked for and {len(found)} are judged; "
+                "`cuda-rl tasks build` judges more, which --task-scope all takes",
+                file=sys.stderr,
+            )
         examples += found
     if not examples:
         raise UsageError("there is no example to train on: ask for more, or for longer tasks")
