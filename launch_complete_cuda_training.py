@@ -26,7 +26,7 @@ from coding_framework.commands.flags import add_flags, add_switch, script_parser
 from coding_framework.errors import UsageError, first_complaint
 from coding_framework.run import quickstart
 from coding_framework.run.recipe import Recipe, WholeRun
-from coding_framework.run.stages import run_stages
+from coding_framework.run.stages import dry_run, run_stages
 from coding_framework.training.recipes import RecipeFile, on_cpu, read_recipe, require_gpus
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.sft_config import SFTConfig
@@ -76,6 +76,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add_switch(cli, "--skip-sft", "leave out SFT: RL starts from the base model")
     add_switch(cli, "--skip-rl", "leave out RL")
     add_flags(cli, WholeRun, ["rft", "seed"])
+    add_switch(cli, "--dry-run", "print what would run where, and start nothing")
     given: argparse.Namespace = cli.parse_args(arguments)
     return given
 
@@ -128,7 +129,8 @@ def launch(given: dict[str, Any]) -> int:
     device = given.get("device", read_recipe(given["config"]).device)
     require_gpus(device, given.get("num_gpus"))
     require_trainers()
-    return run_stages(make_run(given))
+    whole = make_run(given)
+    return dry_run(whole) if given["dry_run"] else run_stages(whole)
 
 
 if __name__ == "__main__":

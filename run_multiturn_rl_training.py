@@ -195,26 +195,14 @@ def try_out(given: dict[str, Any], recipe: RecipeFile) -> None:
     named = [given.pop(f"{role}_checkpoint", None) for role in ("generator", "optimizer")]
     made = named[0] is not None or SFT.adapter(Role.GENERATOR).exists()
     model = named[0] or recipe.base_model or "the SFT model"
+    from coding_framework.training.verl.dry_run import dry_run
+
     config = make_config(given, recipe, {"model_path": str(model)})
     for checkpoint in filter(None, named):
         checkpoint_at(str(checkpoint))
     if not made:
         print(f"{NO_CHECKPOINT}, before the run itself", file=sys.stderr)
     dry_run(config)
-
-
-def dry_run(config: MultiTurnRLConfig) -> None:
-    """Print what would run and where; verl checks its own configuration. Raises UsageError."""
-    from coding_framework.training.placement import cluster_commands, placement
-    from coding_framework.training.verl.dry_run import validated
-
-    print(config.model_dump_json(indent=2))
-    for part, place in placement(config):
-        print(f"{part:<16} {place}")
-    for line in cluster_commands(config):
-        print(line)
-    validated(config)
-    print("verl accepts this configuration; nothing was started")
 
 
 def make_pool(given: dict[str, object], recipe: RecipeFile) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from coding_framework.commands.failures import run_script
-from coding_framework.commands.flags import add_flags, script_parser
+from coding_framework.commands.flags import add_flags, add_switch, script_parser
 from coding_framework.errors import UsageError, first_complaint
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 from coding_framework.run import quickstart
@@ -56,6 +56,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli = script_parser(__doc__)
     add_flags(cli, SFTConfig, FLAGS, cpu=SFTConfig.cpu())
     add_flags(cli, Recipe, ["task_scope", "sandbox"])
+    add_switch(cli, "--dry-run", "print what would be trained, and start nothing")
     given: argparse.Namespace = cli.parse_args(arguments)
     return given
 
@@ -91,7 +92,12 @@ def train(arguments: list[str] | None) -> int:
     recipe = read_recipe(given.pop("config"))
     scope = given.pop("task_scope", recipe.run.get("task_scope", "starter"))
     sandbox = given.pop("sandbox", None)
+    dry_run = given.pop("dry_run")
     config = sft_config(recipe, given)
+    if dry_run:
+        print(config.model_dump_json(indent=2))
+        print("SFT accepts this configuration; nothing was started")
+        return 0
     check_gpus(config.device, config.num_gpus)
     settings = evaluation_settings(sandbox, recipe, config)
     configure_logging(Path(config.output_dir) / "log.jsonl")

@@ -53,7 +53,8 @@ def test_the_whole_run_takes_it(flags: list[str]) -> None:
 @pytest.mark.parametrize("flags", commands("run_sft_training.py"), ids=" ".join)
 def test_sft_takes_it(flags: list[str]) -> None:
     given = vars(script("run_sft_training.py")["parse"](flags))
-    given.pop("task_scope", None)
+    for other in ("task_scope", "dry_run"):
+        given.pop(other, None)
     assert sft_config(read_recipe(given.pop("config")), given).num_examples == 500
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from coding_framework.run import quickstart
 from coding_framework.run import stages as pipeline
 from coding_framework.run.recipe import WholeRun
+from coding_framework.store.folder import RunFolder
 from support.fake_stages import fake_stages
 
 pytestmark = pytest.mark.unit
@@ -112,6 +114,40 @@ def test_rejection_fine_tuning_comes_between_sft_and_rl_where_it_is_asked_for(
     options = job.rejection_options()
     assert (options.tasks, options.samples, options.max_new_tokens) == (2, 4, 64)
     assert options.prompts == job.taught_prompts
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_recipe_for_gpus_is_refused_without_one_before_anything_is_written(
+    launch: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = ("--config", str(ROOT / "configs" / "one_gpu.yaml"))
+    assert launch(*recipe) == (2, [])
+    assert "there is no GPU: use --device cpu" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert launch(*recipe, "--skip-sft") == (2, [])
+    assert "1 GPUs were asked for and 0 are here" in capsys.readouterr().err
+
+
+def test_a_dry_run_says_what_would_run_and_starts_nothing(
+    launch: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = ("--config", str(ROOT / "configs" / "eight_gpus.yaml"))
+    assert launch(*recipe, "--dry-run") == (0, [])
+    said = capsys.readouterr().out
+    assert "stages: model, eval_base, sft, eval_sft, rl, eval_rl" in said
+    assert said.endswith("verl accepts this configuration; nothing was started\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_finished_run_keeps_nothing_that_only_a_resumed_one_needs(
+    launch: Any, tmp_path: Path
+) -> None:
+    rl = RunFolder(tmp_path / "out").rl
+    state = rl.checkpoints / "global_step_1" / "actor" / "optim.pt"
+    state.parent.mkdir(parents=True)
+    state.write_bytes(b"weights")
+    assert launch("--quick-test")[0] == 0
+    assert not rl.checkpoints.exists()
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import contextlib
 import math
 import platform
 import shlex
+import shutil
 import signal
 import sys
 import time
@@ -83,7 +84,7 @@ from coding_framework.run.stage_evaluation import (
 )
 from coding_framework.store.conversations import read_states
 from coding_framework.store.events import log
-from coding_framework.store.folder import RunFolder
+from coding_framework.store.folder import RLFolder, RunFolder
 from coding_framework.store.records import OPEN_FROM, OPEN_TO, SFTEpoch
 from coding_framework.store.stages import StageManifest, StageRecord
 from coding_framework.store.training_log import read_evidence, read_sft_records
@@ -125,9 +126,8 @@ def run_stages(whole: WholeRun) -> int:
         "version": version("coding-framework"),
         "recipe": _dumped(recipe),
     }
-    job = Job(whole.folder, recipe, whole.base_model, whole.seed, whole.minutes, whole.practise)
-    job.sft_config(whole.base_model)
-    job.rl_config(whole.base_model)
+    job = _job(whole)
+    _require_gpus(whole, job)
     choose_sandbox(recipe.sandbox)  # one that was named and is not here: before the first hour
     asked = {n for n in ("rft", "practise") if getattr(whole, n)}
     config |= dict.fromkeys(asked, True)  # a folder without is older, or of a run without
@@ -143,9 +143,51 @@ def run_stages(whole: WholeRun) -> int:
                 _run_stage(run, stages, number)
                 run = _fitted(job, manifest)
             summary = _finish(run, whole, {**config, "recipe": _dumped(run.job.recipe)})
+    _drop_checkpoints(RunFolder(whole.folder).rl)
     send_report(whole, config)
     _print_end(summary, whole.folder)
     return 0
+
+
+def dry_run(whole: WholeRun) -> int:
+    """Print what the run would be and where; returns the exit status. Raises UsageError for an
+    impossible setting."""
+    from coding_framework.training.verl.dry_run import dry_run as dry_run_of_rl
+
+    job = _job(whole)
+    print(whole.model_dump_json(indent=2))
+    print(f"stages: {', '.join(s.name for s in STAGES if s.name in whole.stages)}")
+    if "sft" in whole.stages:
+        print(job.sft_config(whole.base_model).model_dump_json(indent=2))
+    if "rl" in whole.stages:
+        dry_run_of_rl(job.rl_config(whole.base_model))
+    return 0
+
+
+def _job(whole: WholeRun) -> Job:
+    return Job(
+        whole.folder, whole.recipe, whole.base_model, whole.seed, whole.minutes, whole.practise
+    )
+
+
+def _require_gpus(whole: WholeRun, job: Job) -> None:
+    """Raises UsageError where a stage has an impossible setting, or GPUs are wanted that are not
+    here: before a model is fetched."""
+    from coding_framework.training.sft_ranks import check_gpus
+    from coding_framework.training.verl.machine import require_devices
+
+    sft, rl = job.sft_config(whole.base_model), job.rl_config(whole.base_model)
+    if "sft" in whole.stages:
+        check_gpus(sft.device, sft.num_gpus)
+    if "rl" in whole.stages:
+        require_devices(rl)
+
+
+def _drop_checkpoints(rl: RLFolder) -> None:
+    """Removes what RL would resume from: a finished run never does, and it is most of the folder.
+    The models, the conversations and the metrics stay."""
+    for run in (rl, *rl.roles()):
+        shutil.rmtree(run.checkpoints, ignore_errors=True)
 
 
 def _dumped(recipe: Recipe) -> dict[str, Any]:

@@ -276,9 +276,11 @@ def _end_sums() -> None:
 
 def check_gpus(device: DeviceChoice, wanted: int) -> None:
     """Raises UsageError where the GPUs that were asked for are not here."""
+    if device == "cpu":
+        return
     import torch
 
-    here = torch.cuda.device_count() if device != "cpu" else 0
+    here = torch.cuda.device_count()
     if device == "cuda" and not here:
         raise UsageError("device cuda was asked for and there is no GPU: use --device cpu")
     if here and here < wanted:

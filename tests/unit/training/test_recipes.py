@@ -98,6 +98,7 @@ def test_what_the_generator_learns_is_the_recipes_or_the_flags_and_the_naive_ker
 
     def target(*flags: str) -> str:
         given = vars(parse(list(flags)))
+        given.pop("dry_run")
         return sft_config(read_recipe(given.pop("config")), given).generator_target
 
     assert [target("--device", d) for d in ("cpu", "cuda")] == ["naive", "naive"]
@@ -180,7 +181,8 @@ def test_the_script_for_one_gpu_calls_the_others_rightly(
         assert made["main"]([*flags, "--dry-run"]) == 0
         return
     given = vars(made["parse"](flags))
-    given.pop("task_scope")
+    for other in ("task_scope", "dry_run"):
+        given.pop(other)
     assert sft_config(read_recipe(given.pop("config")), given).quantization == "none"
 
 

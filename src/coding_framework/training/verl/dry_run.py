@@ -1,4 +1,5 @@
-"""verl's own opinion of a configuration, without Ray, a model or a GPU."""
+"""What a configuration of RL would start, and verl's own opinion of it, without Ray, a model or a
+GPU."""
 
 from __future__ import annotations
 
@@ -9,8 +10,20 @@ from typing import Any
 
 from coding_framework.errors import UsageError
 from coding_framework.store.folder import RLFolder, is_model
+from coding_framework.training.placement import cluster_commands, placement
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.overrides import RunPaths, hydra_overrides
+
+
+def dry_run(config: MultiTurnRLConfig) -> None:
+    """Print what would run and where; verl checks its own configuration. Raises UsageError."""
+    print(config.model_dump_json(indent=2))
+    for part, place in placement(config):
+        print(f"{part:<16} {place}")
+    for line in cluster_commands(config):
+        print(line)
+    validated(config)
+    print("verl accepts this configuration; nothing was started")
 
 
 def validated(config: MultiTurnRLConfig) -> Any:
