@@ -13,15 +13,45 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MOST_WORDS = {"README.md": 900}
+MOST_WORDS = {"README.md": 900, "docs/RESULTS.md": 1_200, "docs/SCALING.md": 900}
 """Of a document, code and tables included."""
-READ_ONCE = ("README.md", "docs/install.md", "docs/troubleshooting.md")
-"""Documents whose sentences are held to the limits."""
+ROOT_DOCUMENTS = ("README.md", "TRAINING_GUIDE.md", "cuda_rl_system_spec.md", "CONTRIBUTING.md")
+NOT_YET = {
+    "CONTRIBUTING.md",
+    "TRAINING_GUIDE.md",
+    "cuda_rl_system_spec.md",
+    "docs/apply.md",
+    "docs/data.md",
+    "docs/deployment.md",
+    "docs/documents.md",
+    "docs/emulator.md",
+    "docs/evaluation.md",
+    "docs/gpu.md",
+    "docs/integrations.md",
+    "docs/judge.md",
+    "docs/judge_many.md",
+    "docs/kernelbench_answers.md",
+    "docs/measurements/emulator.md",
+    "docs/measurements/fast_kernels.md",
+    "docs/measurements/judge.md",
+    "docs/measurements/modules_training.md",
+    "docs/measurements/scaling.md",
+    "docs/measurements/tests.md",
+    "docs/measurements/training.md",
+    "docs/modules.md",
+    "docs/monitoring.md",
+    "docs/registry.md",
+    "docs/serving.md",
+    "docs/tour.md",
+    "docs/viewer.md",
+}
+"""Documents whose sentences are not held to the limits."""
 SENTENCE_WORDS = 30
 SENTENCE_NUMBERS = 2
 
 _FENCE = re.compile(r"^ *```.*?^ *```", re.M | re.S)
 _BLOCK = re.compile(r"\n\s*\n|\n(?= *(?:[-*]|\d+\.) )")
+_END = re.compile(r"(?<=[.?!])[\"*)]*\s+(?=[\"*(]*[A-Z`\d])")
 _NUMBER = re.compile(r"(?<![\w.\-#])[+\-]?\d[\d,.]*(?!\w*[a-zA-Z]\d)")
 _NAMES = re.compile(
     r"\b(?:CUDA|Python|TRL|verl|Linux|vLLM|PyTorch|KernelBench|H\d+s?|level|tier)[ ]\d[\d.]*"
@@ -30,18 +60,28 @@ _NAMES = re.compile(
 pytestmark = pytest.mark.unit
 
 
+def documents() -> set[str]:
+    found = [*ROOT.glob("docs/**/*.md"), *(ROOT / name for name in ROOT_DOCUMENTS)]
+    return {str(path.relative_to(ROOT)) for path in found}
+
+
 def words(text: str) -> int:
     return sum(bool(re.search(r"\w", token)) for token in text.split())
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Those of paragraphs and lists, with code and links as one word each."""
+    """Those of paragraphs and lists, with code and links as one word each. A sentence that ends in
+    a colon above a table belongs to the table."""
     text = re.sub(r"<!--.*?-->", "", _FENCE.sub("\n\n", text), flags=re.S)
-    text = "\n".join("" if re.match(r" *(#|\||!\[)", line) else line for line in text.splitlines())
     text = re.sub(r"`[^`]+`", "`code`", text)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    for block in _BLOCK.split(text):
-        yield from re.split(r"(?<=[.?!])[\"*)]*\s+(?=[\"*(]*[A-Z`\d])", " ".join(block.split()))
+    text = "\n".join("" if re.match(r" *(#|!\[)", line) else line for line in text.splitlines())
+    blocks = _BLOCK.split(text)
+    for block, below in zip(blocks, [*blocks[1:], ""], strict=True):
+        if block.lstrip().startswith("|"):
+            continue
+        found = _END.split(" ".join(block.split()))
+        yield from found[:-1] if below.startswith("|") and found[-1].endswith(":") else found
 
 
 def hard_to_read(text: str) -> list[str]:
@@ -59,7 +99,7 @@ def test_a_document_is_as_short_as_it_promises(name: str) -> None:
     assert words((ROOT / name).read_text()) <= MOST_WORDS[name]
 
 
-@pytest.mark.parametrize("name", READ_ONCE)
+@pytest.mark.parametrize("name", sorted(documents() - NOT_YET))
 def test_a_sentence_has_few_words_and_numbers(name: str) -> None:
     assert hard_to_read((ROOT / name).read_text()) == []
 
