@@ -98,8 +98,10 @@ class Config(Record):
 
 
 class Role(StrEnum):
-    """Who speaks in a turn. The tester uses no turn and is frozen in training."""
+    """Who speaks in a turn. What the compiler writes is no model's; the tester uses no turn and is
+    frozen in training."""
 
+    COMPILER = "compiler"
     GENERATOR = "generator"
     OPTIMIZER = "optimizer"
     TESTER = "tester"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Protocol
 from uuid import uuid4
 
@@ -114,9 +114,12 @@ class ConversationConfig(Record):
 DEFAULT_CONFIG = ConversationConfig()
 
 
-def next_role(state: CUDAConversationState) -> Role:
-    """The generator opens; every later turn, a repair too, is the optimizer's."""
-    return Role.OPTIMIZER if state.turns else Role.GENERATOR
+def next_role(state: CUDAConversationState, agents: Container[Role] = ()) -> Role:
+    """The generator opens, or the compiler where it is among the agents; every later turn, a repair
+    too, is the optimizer's."""
+    if state.turns:
+        return Role.OPTIMIZER
+    return Role.COMPILER if Role.COMPILER in agents else Role.GENERATOR
 
 
 def end_reason(
@@ -271,7 +274,7 @@ async def judge_or_reason(
 
 async def ask(state: CUDAConversationState, agents: Agents, *, sample: int = 0) -> Answer:
     """The answer of whoever speaks next. Raises PolicyError where the model fails."""
-    return await agents[next_role(state)].answer(state, sample=sample)
+    return await agents[next_role(state, agents)].answer(state, sample=sample)
 
 
 async def judge_answer(
@@ -279,8 +282,10 @@ async def judge_answer(
     answer: Answer,
     judge: JudgeFn,
     config: ConversationConfig = DEFAULT_CONFIG,
+    agents: Container[Role] = (),
 ) -> ConversationTurn:
-    """The next turn with its verdict, or the reason why it is masked; not yet rewarded.
+    """The next turn with its verdict, or the reason why it is masked; not yet rewarded. agents:
+    those that `ask` was given.
 
     Code equal to an earlier turn's of this conversation gets that turn's verdict again (the same
     source, task, shapes and protocol); the extraction's note says so.
@@ -305,7 +310,7 @@ async def judge_answer(
         masked = f"{UNSUPPORTED_REASON}: {verdict.reason}"
     turn = ConversationTurn(
         index=len(state.turns),
-        role=next_role(state),
+        role=next_role(state, agents),
         prompt=answer.messages,
         generation=answer.generation,
         extraction=extraction,
@@ -390,7 +395,7 @@ async def run_turn(
 ) -> CUDAConversationState:
     """One turn: the state with the next answer, its verdict and its reward appended."""
     answer = await ask(state, agents)
-    turn = await judge_answer(state, answer, judge, config)
+    turn = await judge_answer(state, answer, judge, config, agents)
     grown = extended(state, rewarded(state, turn, reward))
     return await tested(grown, tester, config)
 

@@ -218,7 +218,7 @@ class CUDAKernelWorkflow:
 
     async def _ask(self, sample: int, values: _State) -> dict[str, Any]:
         state = _state(values["conversation"])
-        _tell("asking", state, sample)
+        self._tell("asking", state, sample)
         asked, number = state, sample
         if self._beam > 1 and state.turns:
             asked = parent_of(state, sample, self._beam)
@@ -226,15 +226,15 @@ class CUDAKernelWorkflow:
             number += self._candidates * len(state.turns)
         given = await ask(asked, self._agents, sample=number)
         answer = AgentAnswer.of(given)
-        _tell("answered", state, sample, answer=answer)
+        self._tell("answered", state, sample, answer=answer)
         return {"answers": {str(sample): answer.model_dump_json()}}
 
     async def _judge(self, sample: int, values: _State) -> dict[str, Any]:
         state = _state(values["conversation"])
         answer = AgentAnswer.model_validate_json(values["answers"][str(sample)])
-        turn = await judge_answer(state, answer, self._judge_fn, self._config)
+        turn = await judge_answer(state, answer, self._judge_fn, self._config, self._agents)
         turn = rewarded(state, turn, self._reward)
-        _tell("judged", state, sample, turn=turn)
+        self._tell("judged", state, sample, turn=turn)
         return {"candidates": {str(sample): turn.model_dump_json()}}
 
     async def _settle(self, values: _State) -> dict[str, Any]:
@@ -246,7 +246,7 @@ class CUDAKernelWorkflow:
         grown = extended(state, best_candidate(candidates))
         grown = await tested(grown, self._tester, self._config)
         grown = grown.model_copy(update={"end_reason": end_reason(grown, self._config)})
-        _tell("turn", state, 0, turn=grown.turns[-1])
+        self._tell("turn", state, 0, turn=grown.turns[-1])
         if grown.end_reason is not None:
             get_stream_writer()(_ended(grown))
         return {
@@ -254,6 +254,11 @@ class CUDAKernelWorkflow:
             "answers": Overwrite({}),
             "candidates": Overwrite({}),
         }
+
+    def _tell(self, kind: str, state: CUDAConversationState, sample: int, **what: Any) -> None:
+        role = next_role(state, self._agents)
+        event = {"kind": kind, "index": len(state.turns), "role": role, "sample": sample}
+        get_stream_writer()(WorkflowEvent.model_validate({**event, **what}))
 
 
 def _new(conversation_id: str, task: Task) -> _State:
@@ -268,8 +273,3 @@ def _state(text: str) -> CUDAConversationState:
 def _ended(state: CUDAConversationState) -> WorkflowEvent:
     last = state.turns[-1]
     return WorkflowEvent(kind="ended", index=last.index, role=last.role, state=state)
-
-
-def _tell(kind: str, state: CUDAConversationState, sample: int, **what: Any) -> None:
-    event = {"kind": kind, "index": len(state.turns), "role": next_role(state), "sample": sample}
-    get_stream_writer()(WorkflowEvent.model_validate({**event, **what}))

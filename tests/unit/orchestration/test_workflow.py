@@ -28,8 +28,10 @@ from coding_framework.training.reward_functions.cuda_performance_reward import (
     CUDAPerformanceReward,
 )
 from coding_framework.types import (
+    AgentAnswer,
     CompileSummary,
     CUDAConversationState,
+    Extraction,
     Generation,
     Probe,
     ProbeResult,
@@ -87,12 +89,14 @@ class Judge:
         return make_verdict(Status.CORRECT if speedup else Status.WRONG_OUTPUT, speedup)
 
 
-def workflow(policy: Policy, judge: Judge, **how: Any) -> CUDAKernelWorkflow:
+def workflow(policy: Policy, judge: Judge, opening: Any = None, **how: Any) -> CUDAKernelWorkflow:
     sampling = SamplingParams(seed=7)
     agents = {
         Role.GENERATOR: GeneratorAgent(policy, sampling),
         Role.OPTIMIZER: OptimizerAgent(policy, sampling),
     }
+    if opening is not None:
+        agents[Role.COMPILER] = opening
     return CUDAKernelWorkflow(agents, judge, CUDAPerformanceReward(), CONFIG, **how)
 
 
@@ -108,6 +112,32 @@ async def test_the_best_of_the_candidates_goes_on_and_the_others_stay_with_it():
     assert [len(t.alternatives) for t in state.turns] == [1, 1, 1]
     assert state.end_reason == "max_turns"
     assert sorted(judge.judged) == ["a", "b", "bad", "fast", "slow", "worse"]
+
+
+class Compiler:
+    """Writes one kernel for a task, without a model."""
+
+    async def answer(self, state: CUDAConversationState, *, sample: int = 0) -> AgentAnswer:
+        code = "__global__ void slow() {} // forward"
+        return AgentAnswer(
+            messages=(),
+            generation=Generation(text=code),
+            extraction=Extraction(code=code, note="written by the compiler"),
+        )
+
+
+async def test_a_compiler_opens_the_conversation_and_the_optimizer_goes_on_from_its_kernel():
+    policy, judge = Policy("bad", "fast"), Judge()
+    flow = workflow(policy, judge, opening=Compiler())
+    events = [e async for e in flow.stream(TASK)]
+    state = events[-1].state
+    assert [t.role for t in state.turns] == [Role.COMPILER, Role.OPTIMIZER, Role.OPTIMIZER]
+    assert [e.role for e in events[:4]] == [Role.COMPILER] * 4
+    assert judge.judged == ["slow", "bad", "fast"]
+    assert "slow" in state.turns[1].prompt[-1].content
+    assert state.turns[0].tokens == 0
+    alone = await workflow(Policy("bad", "bad"), Judge(), opening=Compiler()).run(TASK)
+    assert alone.best_turn.role is Role.COMPILER, "where no agent found a right one, its own stays"
 
 
 async def test_candidates_of_a_turn_are_sampled_with_seeds_of_their_own():
