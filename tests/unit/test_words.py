@@ -28,7 +28,6 @@ NOT_YET = {
     "docs/evaluation.md",
     "docs/gpu.md",
     "docs/integrations.md",
-    "docs/judge.md",
     "docs/judge_many.md",
     "docs/kernelbench_answers.md",
     "docs/modules.md",
