@@ -43,6 +43,10 @@ MISTAKES = {
         "give one",
     ),
     "a task without its flag": (["solve", "relu"], "did you mean --task relu?"),
+    "a kernel without its flag": (
+        ["judge", "examples/relu.cu"],
+        "did you mean --task NAME --kernel examples/relu.cu?",
+    ),
     "a kernel as the task": (["judge", "--task", "a.cu", "a.cu"], "give it as --kernel a.cu"),
     "a flag of another command": (["rft", "--task", "relu"], "has no flag '--task'"),
     "half a flag": (["judge", "--task", "relu", "--wrong", "k.cu"], "mean --fail-on-wrong?"),

@@ -59,9 +59,9 @@ class FlagParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         first = next(iter(self._given), "-")
         if message.endswith("required: --task") and not first.startswith("-"):
-            raise UsageError(
-                f"--task is missing: did you mean --task {first}? (see `{self.prog} --help`)"
-            )
+            kernel = first.endswith((".cu", ".cuh"))
+            meant = f"--task NAME --kernel {first}" if kernel else f"--task {first}"
+            raise UsageError(f"--task is missing: did you mean {meant}? (see `{self.prog} --help`)")
         misspelt = self._misspelt()
         if misspelt is not None and "are required" in message:
             raise UsageError(_unknown_argument(self, misspelt))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
+import sys
 import threading
 import time
 from collections import Counter
@@ -86,7 +87,7 @@ def solve(options: SolveOptions, console: Console | None = None) -> CUDAConversa
                 "such as sft_checkpoints/generator after a training"
             )
     key = None if options.into is None else load_key(options.keys, options.key)
-    console = console or Console()
+    console = console or Console(soft_wrap=not sys.stdout.isatty())
     apart = take_apart(task) if options.parts else None
     with Screen(task, options, console) as screen:
         state, chosen = asyncio.run(_converse(task, apart, options, folder, screen))
