@@ -333,14 +333,27 @@ class Candidate(Record):
 
     @property
     def sha256(self) -> str:
-        """Hex digest of the code as it was given."""
-        return hashlib.sha256(self.code.encode("utf-8", "surrogatepass")).hexdigest()
+        """Hex digest of the code as it was given: that of its file."""
+        return hashlib.sha256(source_bytes(self.code)).hexdigest()
 
     @property
     def is_python(self) -> bool:
         """Whether it is a KernelBench answer and not CUDA source: it imports torch, or defines
         `ModelNew`, as only Python can."""
         return _IMPORTS_TORCH.search(self.code) is not None or defines_model_new(self.code)
+
+
+def source_text(data: bytes) -> str:
+    """The text of a source. Every byte keeps its place: what is no UTF-8 is a lone surrogate."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def source_bytes(code: str) -> bytes:
+    """The bytes of a source, which are compiled, named by their digest and stored as they are."""
+    try:
+        return code.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # surrogates that stand for no byte: no compiler takes them
+        return code.encode("utf-8", "surrogatepass")
 
 
 _IMPORTS_TORCH = re.compile(

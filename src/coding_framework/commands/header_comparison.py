@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from coding_framework.cuda.build.ptx_summary import ptx_of
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler, KernelCompilationCache
 from coding_framework.types import CompilationResult
 
@@ -61,7 +62,7 @@ def compare_headers(code: str, sandbox: str = "auto") -> HeaderComparison:
 
 def _instructions(build: str) -> list[str]:
     """The PTX without comments and source lines, up to the debug sections."""
-    text = (Path(build) / "device.ptx").read_text(encoding="utf-8", errors="replace")
+    text = ptx_of(Path(build))
     text = text.split("\n\t.section\t", 1)[0]
     return [line.strip() for line in text.splitlines() if not _NOT_CODE.match(line)]
 

@@ -13,7 +13,7 @@ from coding_framework.commands.waiting import Waiting
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.text import one_line
 from coding_framework.paths import cache_dir
-from coding_framework.types import Candidate, Task, Verdict
+from coding_framework.types import Candidate, Task, Verdict, source_text
 from coding_framework.wiring import JudgeSettings
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def _config(settings: JudgeSettings) -> JudgeConfig:
 def read_kernel(name: str) -> str:
     """The kernel's source from a file, or from stdin for "-".
 
-    Bytes that are not UTF-8 become U+FFFD: what is odd about a source is the verdict's to say.
-    Raises UsageError where there is no such file.
+    Every byte keeps its place: what is odd about a source is the verdict's to say. Raises
+    UsageError where there is no such file.
     """
     try:
         if name == "-":
@@ -97,4 +97,4 @@ def read_kernel(name: str) -> str:
         raise UsageError(
             f"the kernel {name!r} has over {MAX_KERNEL_BYTES >> 20} MiB: give a CUDA source file"
         )
-    return data.decode("utf-8", "replace")
+    return source_text(data)

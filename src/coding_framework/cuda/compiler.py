@@ -64,6 +64,7 @@ from coding_framework.types import (
     HeadersName,
     KernelResources,
     Status,
+    source_bytes,
 )
 
 __all__ = ["CUDACompiler", "CompilerConfig", "KernelCompilationCache"]
@@ -175,16 +176,15 @@ class CUDACompiler:
         """As `compile_source`, for what is CUDA source whatever it looks like."""
         if (refused := _refuse(code)) is not None:
             return refused
-        source = _normalised(code)
-        flags = self.flags(source)
-        digest = self._digest(source, flags)
+        flags = self.flags(code)
+        digest = self._digest(code, flags)
         if (hit := self.cache.get(digest)) is not None:
             return hit
         with self.cache.building(digest):
             if (hit := self.cache.get(digest)) is not None:
                 return hit
             with slot(cache_dir() / "slots", available_cores()):
-                return self._build(source, flags, digest)
+                return self._build(code, flags, digest)
 
     def address(self, code: str) -> str:
         """Content address of a text: of it and of everything else that its build depends on."""
@@ -214,7 +214,7 @@ class CUDACompiler:
             *limited(self._limits, ()),  # as they are in force here
         )
         for part in (*environment, *flags, source):
-            key.update(part.encode() + b"\0")
+            key.update(source_bytes(part) + b"\0")
         return key.hexdigest()
 
     def conditions(self) -> dict[str, str]:
@@ -278,7 +278,7 @@ class CUDACompiler:
     ) -> tuple[CompilationResult, bool]:
         """One run of the compiler: its result, and whether that would come again."""
         _require_room(folder)
-        (folder / SOURCE_NAME).write_text(source, encoding="utf-8")
+        (folder / SOURCE_NAME).write_bytes(source_bytes(source))
         killed = killed_for_memory()
         exit_, text, own = self._run(folder, flags)
         if exit_.code != 0:
@@ -344,7 +344,7 @@ class CUDACompiler:
             reason += f"{MAX_PTX_BYTES >> 20} allowed"
             return self._failed(Failure(Status.OUTPUT_LIMIT, reason), exit_, report, digest)
         kernels = _with_registers(report.kernels, registers_in(cubin.read_bytes()))
-        device_code = ptx.read_text(encoding="utf-8", errors="replace")
+        device_code = ptx.read_bytes().decode("utf-8", "replace")
         return CompilationResult(
             success=True,
             binary_path=str(folder),
@@ -425,9 +425,9 @@ def _refuse(code: str) -> CompilationResult | None:
         reason = "the source is empty"
     else:
         try:
-            code.encode("utf-8")
+            code.encode("utf-8", "strict" if Candidate(code=code).is_python else "surrogateescape")
         except UnicodeEncodeError:
-            reason = "the source is not valid Unicode text"
+            reason = "the source is not valid Unicode text: save it as UTF-8"
     if reason is None:
         return None
     return CompilationResult(
@@ -436,9 +436,3 @@ def _refuse(code: str) -> CompilationResult | None:
         reason=reason,
         errors=(Diagnostic(severity="error", line=None, message=reason),),
     )
-
-
-def _normalised(code: str) -> str:
-    """Line ends and trailing blanks do not make another kernel; line numbers stay."""
-    lines = code.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-PROTOCOL = "14"
+PROTOCOL = "15"
 """Raised with every change that can change a verdict; verdicts are shared within one version."""
 
 TOLERANCE_FORMULA = (

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
+import re
 import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
@@ -773,8 +774,11 @@ def _verified(code: str, extra: Mapping[str, Any], where: str) -> str:
 
 
 def _block(code: str) -> str:
+    """The kernel as it was judged, byte for byte, between fences longer than any in it."""
     tag = "python" if "class ModelNew" in code else "cuda"
-    return f"```{tag}\n{code.rstrip()}\n```\n\n"
+    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`*", code)))
+    end = "" if code.endswith("\n") else "\n"
+    return f"{fence}{tag}\n{code}{end}{fence}\n\n"
 
 
 def _plain(chat: ChatRequest, version: ModelVersion) -> dict[str, Any]:

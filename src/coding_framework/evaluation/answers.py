@@ -141,6 +141,7 @@ def _of_folder(folder: Path) -> Iterator[GivenAnswer]:
     for path in sorted(p for p in folder.iterdir() if p.suffix in _KINDS and p.is_file()):
         found = _KERNELBENCH.fullmatch(path.name)
         code, note = _read(path), f"the file {path.name}"
+        note += "" if code is not None else " is not UTF-8"
         if found:
             level, number, sample = map(int, found.groups())
             yield GivenAnswer(level=level, number=number, sample=sample, code=code, note=note)
@@ -155,11 +156,13 @@ def _of_folder(folder: Path) -> Iterator[GivenAnswer]:
             )
 
 
-def _read(path: Path) -> str:
-    """Bytes that are not UTF-8 become U+FFFD: what is odd about it is the verdict's to say."""
+def _read(path: Path) -> str | None:
+    """None where it is not UTF-8: records of samples hold no other text."""
     try:
         with path.open("rb") as file:
-            return file.read(MAX_FILE_BYTES).decode("utf-8", "replace")
+            return file.read(MAX_FILE_BYTES).decode()
+    except UnicodeDecodeError:
+        return None
     except OSError as e:
         raise UsageError(f"the answer {path} cannot be read ({e.strerror})") from e
 

@@ -28,7 +28,7 @@ from coding_framework.registry.templates import (
     TemplateError,
     TemplateRefusal,
 )
-from coding_framework.types import Candidate, Record, Task
+from coding_framework.types import Candidate, Record, Task, source_bytes, source_text
 
 MANIFEST = "manifest.json"
 MAX_ARCHIVE_BYTES = 4 << 30
@@ -64,7 +64,7 @@ def export_kernels(
         suffix = "py" if Candidate.model_construct(code=source).is_python else "cu"
         sha256 = kernel.kernel.removeprefix("sha256:")
         path = StoredFile("objects", sha256, suffix).path
-        files[path] = source.encode("utf-8", "surrogatepass")
+        files[path] = source_bytes(source)
         task_path = StoredFile("tasks", kernel.task.removeprefix("sha256:"), "json").path
         files[task_path] = registry.task(kernel).model_dump_json().encode()
         for template in kernel.templates:
@@ -114,7 +114,7 @@ def _parts(
     files: dict[str, bytes], line: _Line, receipt: KernelReceipt, signed: dict[str, Any]
 ) -> tuple[str, Task, dict[str, Any], MadeTemplates]:
     """What `KernelRegistry.add` checks and stores."""
-    code = _get(files, line.source).decode("utf-8", "surrogatepass")
+    code = source_text(_get(files, line.source))
     try:
         task = Task.model_validate_json(_get(files, line.task))
     except ValidationError as e:

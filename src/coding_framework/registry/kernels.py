@@ -47,7 +47,7 @@ from coding_framework.registry.templates import (
     TemplateError,
     TemplateRefusal,
 )
-from coding_framework.types import Candidate, Task
+from coding_framework.types import Candidate, Task, source_bytes, source_text
 
 DATABASE = "registry.sqlite"
 _SHORTEST_ID = 6
@@ -151,7 +151,7 @@ class KernelRegistry:
         entry = self._entry(kernel)
         sha256 = kernel.kernel.removeprefix("sha256:")
         data = self._files.get(StoredFile("objects", sha256, entry.suffix))
-        return data.decode("utf-8", "surrogatepass")
+        return source_text(data)
 
     def task(self, kernel: RegisteredKernel) -> Task:
         """The task that it was judged for. Its reference is code: only run it where a receipt of a
@@ -220,7 +220,7 @@ class KernelRegistry:
         self._require_about(receipt, code, task, made)
         self._require_same_function(task)
         suffix = "py" if Candidate.model_construct(code=code).is_python else "cu"
-        self._files.put("objects", suffix, code.encode("utf-8", "surrogatepass"))
+        self._files.put("objects", suffix, source_bytes(code))
         for template in made.templates:
             for part in template.code:
                 self._files.put("cubins", part.form, made.code[part.sha256])

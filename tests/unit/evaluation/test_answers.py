@@ -83,9 +83,11 @@ def test_an_earlier_evaluation_gives_the_best_kernel_of_each_sample(tmp_path: Pa
 def test_of_a_huge_file_and_of_bytes_that_are_no_text_a_bounded_part_is_read(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "relu.cu").write_bytes(b"\xff" * (MAX_FILE_BYTES + 5))
-    [given] = read_answers(tmp_path)
-    assert given.code == "\ufffd" * MAX_FILE_BYTES
+    (tmp_path / "relu.cu").write_bytes(b"x" * (MAX_FILE_BYTES + 5))
+    (tmp_path / "silu.cu").write_bytes(b"// caf\xe9\n")
+    huge, latin = read_answers(tmp_path)
+    assert huge.code == "x" * MAX_FILE_BYTES
+    assert (latin.code, latin.note) == (None, "the file silu.cu is not UTF-8")
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from pathlib import Path
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+"""Or a string, such as the path of a `#line`, which may look like one."""
 _MANGLED = re.compile(r"\b_Z\w+")
 """C++ names: of functions, their parameters and their shared arrays; the author's choice."""
 _LINE_INFO = re.compile(r"^\s*\.(?:loc|file)\b[^\n]*$", re.MULTILINE)
@@ -50,10 +52,20 @@ _TECHNIQUES: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 
 
+def ptx_of(build: Path) -> str:
+    """The PTX of a build, byte for byte: to ptxas a carriage return ends no line. Raises
+    OSError."""
+    return (build / "device.ptx").read_bytes().decode("utf-8", "replace")
+
+
+def _without_comments(ptx: str) -> str:
+    return _COMMENT.sub(lambda found: found[1] or "", ptx)
+
+
 def ptx_digest(ptx: str) -> str:
     """SHA-256 of the code: comments, line information and blanks left out, C++ names replaced by
     their order. Equal digests: the same instructions; a renamed kernel is the same kernel."""
-    text = _LINE_INFO.sub("", _COMMENT.sub("", ptx))
+    text = _LINE_INFO.sub("", _without_comments(ptx))
     order: dict[str, str] = {}
     text = _MANGLED.sub(lambda m: order.setdefault(m.group(), f"n{len(order)}"), text)
     return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()
@@ -61,7 +73,7 @@ def ptx_digest(ptx: str) -> str:
 
 def techniques(ptx: str) -> tuple[str, ...]:
     """Names of the techniques whose instructions are there; "several kernels" by their count."""
-    text = _COMMENT.sub("", ptx)
+    text = _without_comments(ptx)
     found = [name for name, pattern in _TECHNIQUES if pattern.search(text)]
     if len(_ENTRY.findall(text)) > 1:
         found.append("several kernels")
@@ -72,7 +84,7 @@ def may_repeat(ptx: str) -> bool:
     """Whether any instruction can be executed twice by a thread: a branch backwards, a branch by
     value, or a call by value or of what calls. Without one no kernel is endless."""
     placed: set[str] = set()
-    for label, target, other in _FLOW.findall(_COMMENT.sub("", ptx)):
+    for label, target, other in _FLOW.findall(_without_comments(ptx)):
         if label:
             placed.add(label)
         elif other or target in placed:
@@ -90,7 +102,7 @@ def unread_parameters(ptx: str) -> dict[str, dict[int, frozenset[int]]]:
     """By kernel and number of a parameter: its bytes that no instruction loads. An object without
     members is passed as one byte of whatever lay there, and padding as it was."""
     found: dict[str, dict[int, frozenset[int]]] = {}
-    for entry in _KERNEL.finditer(_COMMENT.sub("", ptx)):
+    for entry in _KERNEL.finditer(_without_comments(ptx)):
         body = _body(entry.string, entry.end())
         for number, declared in enumerate(_PARAMETER.finditer(entry["parameters"])):
             size = int(declared["bits"]) // 8 * int(declared["extent"] or 1)
@@ -123,13 +135,13 @@ def _loaded(body: str, parameter: str) -> set[int]:
 
 def module_variables(ptx: str) -> tuple[tuple[str, str], ...]:
     """("global" or "const", name) of each variable that a module defines."""
-    return tuple((v["space"], v["name"]) for v in _VARIABLE.finditer(_COMMENT.sub("", ptx)))
+    return tuple((v["space"], v["name"]) for v in _VARIABLE.finditer(_without_comments(ptx)))
 
 
 def variables_bytes(ptx: str) -> int:
     """Size in bytes of all variables that a module defines, without their alignment."""
     total = 0
-    for declared in _VARIABLE.finditer(_COMMENT.sub("", ptx)):
+    for declared in _VARIABLE.finditer(_without_comments(ptx)):
         elements = math.prod(int(n) for n in re.findall(r"\d+", declared["extents"]))
         total += elements * int(declared["bits"] or 0) // 8
     return total

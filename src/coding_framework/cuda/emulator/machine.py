@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from coding_framework.cuda.build.kernel_names import readable
+from coding_framework.cuda.build.ptx_summary import ptx_of
 from coding_framework.cuda.emulator import timing_model
 from coding_framework.cuda.emulator.assembler import (
     BASE_CODE,
@@ -70,7 +71,7 @@ def prepare(build: Path) -> None:
 
 def _text_of(build: Path) -> str:
     try:
-        return (build / "device.ptx").read_text(encoding="utf-8", errors="replace")
+        return ptx_of(build)
     except OSError as e:
         raise DeviceError(f"{build / 'device.ptx'} cannot be read: {e.strerror}") from e
 

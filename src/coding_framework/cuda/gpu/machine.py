@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from coding_framework.cuda.build.kernel_names import readable
-from coding_framework.cuda.build.ptx_summary import module_variables, variables_bytes
+from coding_framework.cuda.build.ptx_summary import module_variables, ptx_of, variables_bytes
 from coding_framework.cuda.device.server import DeviceBroken
 from coding_framework.cuda.gpu.driver import NOT_FOUND, NOT_READY, DriverError, call, cuda, packed
 from coding_framework.cuda.gpu.helpers import our_cubin
@@ -69,9 +69,8 @@ class GpuMachine:
 
     def load(self, build: Path) -> ModuleInfo:
         """Load `device.cubin` of a build folder. Raises CandidateFault(load_error)."""
-        path, ptx = build / "device.cubin", build / "device.ptx"
         try:
-            image, text = path.read_bytes(), ptx.read_text(errors="replace")
+            image, text = (build / "device.cubin").read_bytes(), ptx_of(build)
         except OSError as e:
             raise DeviceError(f"{e.filename} cannot be read: {e.strerror}") from e
         try:

@@ -1,11 +1,11 @@
 """Verdicts on disk, shared only where nothing that a verdict rests on differs.
 
-Key: the full source with line ends and trailing blanks normalised, the task, its shape sets, the
-backend, the judge itself (protocol, emulator, headers), and the conditions that its pool names: the
-compiler, the sandbox, the limits, and a digest of the secret that inputs are drawn from. So a
-verdict that is found is the one that judging would give again: a cache saves time and changes
-nothing. In particular a kernel that passed by luck on one run's draws is judged afresh by another.
-Equal PTX shares nothing: the host code may differ.
+Key: the bytes of the source, the task, its shape sets, the backend, the judge itself (protocol,
+emulator, headers), and the conditions that its pool names: the compiler, the sandbox, the limits,
+and a digest of the secret that inputs are drawn from. So a verdict that is found is the one that
+judging would give again: a cache saves time and changes nothing. In particular a kernel that passed
+by luck on one run's draws is judged afresh by another. Equal PTX shares nothing: the host code may
+differ.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class VerdictCache:
         self._lock = threading.Lock()
 
     def get(self, task: Task, candidate: Candidate, backend: str) -> Verdict | None:
-        """The verdict on an equal candidate, under this candidate's own digest."""
+        """The verdict on the same source; None where there is none."""
         path = self._path(task, candidate, backend)
         try:
             verdict = Verdict.model_validate_json(path.read_text(encoding="utf-8"))
@@ -55,7 +55,7 @@ class VerdictCache:
             return None  # not there, or damaged: judged again
         with suppress(OSError):  # of another user's, or removed meanwhile
             os.utime(path)
-        return verdict.model_copy(update={"candidate_sha256": candidate.sha256})
+        return verdict if verdict.candidate_sha256 == candidate.sha256 else None
 
     def put(self, task: Task, candidate: Candidate, verdict: Verdict) -> None:
         """Raises InfrastructureError where it cannot be written."""
@@ -86,15 +86,13 @@ class VerdictCache:
                 yield found.st_mtime, found.st_size, path
 
     def _path(self, task: Task, candidate: Candidate, backend: str) -> Path:
-        lines = candidate.code.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        source = "\n".join(line.rstrip() for line in lines)
         key = hashlib.sha256()
         for part in (
             judge_digest(),
             self._conditions,
             backend,
             task.model_dump_json(exclude={"split"}),
-            source,
+            candidate.sha256,
         ):
             key.update(part.encode("utf-8", "surrogatepass") + b"\0")
         digest = key.hexdigest()

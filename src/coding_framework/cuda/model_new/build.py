@@ -99,7 +99,7 @@ def compile_answer(
     if not result.success or result.binary_path is None:
         return result
     with compiler.cache.scratch() as folder:
-        (folder / ANSWER_NAME).write_text(answer, encoding="utf-8", newline="")
+        (folder / ANSWER_NAME).write_bytes(answer.encode())
         (folder / EXTENSIONS_NAME).write_text("".join(f"{d}\n" for d in known))
         built = Path(result.binary_path)
         files = {name: built / name for name in _COMPILED}
@@ -109,7 +109,7 @@ def compile_answer(
 
 def answer_of(build: Path) -> str:
     """The answer that a build was made from."""
-    return (build / ANSWER_NAME).read_text(encoding="utf-8")
+    return (build / ANSWER_NAME).read_bytes().decode()
 
 
 class ExtensionWanted(Exception):  # noqa: N818 - a wish of theirs, not an error of ours
@@ -140,7 +140,7 @@ def requests_of(compiler: SourceCompiler, answer: str) -> tuple[ExtensionRequest
     module, device, sandbox = ModuleInfo({}, {}), _NoDevice(), compiler.sandbox
     with compiler.cache.scratch() as build:
         build.chmod(0o755)
-        (build / ANSWER_NAME).write_text(answer, encoding="utf-8", newline="")
+        (build / ANSWER_NAME).write_bytes(answer.encode())
         with HostSession(build, module, device, sandbox, on_extension=note):
             pass
     return tuple({request.digest: request for request in requests}.values())

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from pydantic import ValidationError
 
-from coding_framework.cuda.build.ptx_summary import module_variables, unread_parameters
+from coding_framework.cuda.build.ptx_summary import module_variables, ptx_of, unread_parameters
 from coding_framework.cuda.device.device import Device
 from coding_framework.cuda.expected.edge_draws import draw_name
 from coding_framework.cuda.expected.inputs import bits_of, tensor_bits
@@ -148,7 +148,7 @@ def _template(
     expectation: Expectation,
     alignment: int,
 ) -> LaunchTemplate:
-    ptx = _ptx(subject)
+    ptx = ptx_of(subject.setting.build)
     steps = derive(recordings, module, unread_parameters(ptx))
     names = [spec.name for spec in case.inputs] + list(expectation.signature.parameter_names)
     arguments = tuple(
@@ -177,10 +177,6 @@ def _template(
         steps=steps.steps,
         outputs=steps.outputs,
     )
-
-
-def _ptx(subject: Subject) -> str:
-    return (subject.setting.build / "device.ptx").read_text(errors="replace")
 
 
 def _device_code(subject: Subject) -> list[tuple[DeviceCode, bytes]]:

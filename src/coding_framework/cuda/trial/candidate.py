@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from coding_framework.cuda.build.ptx_summary import may_repeat
+from coding_framework.cuda.build.ptx_summary import may_repeat, ptx_of
 from coding_framework.cuda.device.work_meter import WorkMeter
 from coding_framework.cuda.expected.reference import ReferenceCache
 from coding_framework.cuda.host.plan_recorder import (
@@ -108,7 +108,7 @@ class CandidateTrials:
         usual = instruction_budget(2 * _elements(cases[0]))
         if usual < 2 * first_budget(2 * _elements(smallest)):
             return
-        if not may_repeat((self._setting.build / "device.ptx").read_text(errors="replace")):
+        if not may_repeat(ptx_of(self._setting.build)):
             return
         setting = replace(self._setting, backend=backend)
         task, seeds = self._draft.task, self._seeds

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from coding_framework.cuda.build.ptx_summary import unread_parameters
+from coding_framework.cuda.build.ptx_summary import ptx_of, unread_parameters
 from coding_framework.cuda.expected.reference import Expectation
 from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.host.case_run import HostProcess
@@ -80,7 +80,7 @@ def require_same_plans(
     trial's first call did."""
     dear = is_answer(setting.build) and not isinstance(setting.sandbox, ReusedSandbox)
     last = 0 if dear else PROCESSES - 1
-    unread = unread_parameters((setting.build / "device.ptx").read_text(errors="replace"))
+    unread = unread_parameters(ptx_of(setting.build))
     try:
         for number in range(last + 1):
             _require_same(setting, module, calls, limits, unread, last=number == last)

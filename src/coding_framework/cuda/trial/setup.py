@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
+from coding_framework.cuda.build.ptx_summary import ptx_of
 from coding_framework.cuda.device.device import Device
 from coding_framework.cuda.device.work_meter import WorkMeter
 from coding_framework.cuda.expected.reference import Expectation
@@ -131,7 +132,7 @@ def open_setup(
         run = CaseRun(device, recorder, expectation.tensors, len(expectation.inputs))
         with open_host(setting, module, recorder, equipment.properties) as open_session:
             host = open_session(expectation.signature)
-            ptx = (build / "device.ptx").read_text(errors="replace")
+            ptx = ptx_of(build)
             yield TrialSetup(
                 run,
                 host,

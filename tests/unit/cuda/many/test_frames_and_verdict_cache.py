@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretBytes
 
@@ -57,15 +58,29 @@ def _verdict(code: str) -> tuple[Candidate, Verdict]:
     )
 
 
-def test_a_verdict_is_shared_by_sources_that_differ_in_line_ends_only(tmp_path: Path) -> None:
+_BLANKS = st.text(" \t\r\n\f\v\0\u00a0\u2028\ufeff\udc80", min_size=1, max_size=3)
+
+
+@settings(max_examples=1000)
+@given(st.text(), _BLANKS, st.data())
+def test_sources_that_differ_in_one_byte_share_no_verdict(
+    code: str, blanks: str, data: st.DataObject
+) -> None:
+    at = data.draw(st.integers(0, len(code)))
+    other = Candidate.model_construct(code=code[:at] + blanks + code[at:])
+    with TemporaryDirectory() as folder:
+        cache = VerdictCache(Path(folder), "here")
+        candidate, verdict = _verdict(code)
+        cache.put(TASK, candidate, verdict)
+        assert cache.get(TASK, candidate, "emulator") == verdict
+        assert cache.get(TASK, other, "emulator") is None
+
+
+def test_a_verdict_on_another_source_is_never_given_out(tmp_path: Path) -> None:
     cache = VerdictCache(tmp_path, "here")
-    candidate, verdict = _verdict("int x;\nint y;")
-    cache.put(TASK, candidate, verdict)
-    other = Candidate(code="int x;  \r\nint y;")
-    found = cache.get(TASK, other, "emulator")
-    assert found is not None
-    assert found.candidate_sha256 == other.sha256
-    assert found.model_copy(update={"candidate_sha256": candidate.sha256}) == verdict
+    candidate, verdict = _verdict("int x;")
+    cache.put(TASK, candidate, verdict.model_copy(update={"candidate_sha256": "0" * 64}))
+    assert cache.get(TASK, candidate, "emulator") is None
 
 
 def test_another_source_task_or_backend_shares_nothing(tmp_path: Path) -> None:
