@@ -23,13 +23,7 @@ NOT_YET = {
     "docs/deployment.md",
     "docs/documents.md",
     "docs/emulator.md",
-    "docs/gpu.md",
-    "docs/integrations.md",
-    "docs/judge_many.md",
-    "docs/kernelbench_answers.md",
     "docs/monitoring.md",
-    "docs/registry.md",
-    "docs/serving.md",
     "docs/tour.md",
     "docs/viewer.md",
 }
