@@ -1,6 +1,6 @@
 """Trains LLM agents to write fast, correct CUDA kernels, with a verdict that can be trusted."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 import os as _os
 

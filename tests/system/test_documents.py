@@ -43,16 +43,15 @@ def rows() -> list[dict[str, str]]:
 def page() -> str:
     """docs/documents.md."""
     counts = Counter(row["state"] for row in rows())
-    told = ", ".join(f"{counts[state]} {state}" for state in STATES)
     lines = [
         "# What the users' documents promise",
         "",
         "Users come with documents of 2024 (status, training guide, critique, architecture guide).",
-        f"Each of their {len(rows())} promises is a row here: {told}. The table is made of",
-        "`tests/system/documents.tsv` by `tests/system/test_documents.py`, which checks that every",
-        "place and every test is there.",
+        f"Each of their {len(rows())} promises is a row of the table below.",
+        "`tests/system/test_documents.py` makes it of `tests/system/documents.tsv`, and checks",
+        "that every place and every test is there.",
         "",
-        *(f"- {state}: {meaning}." for state, meaning in STATES.items()),
+        *(f"- {state} ({counts[state]}): {meaning}." for state, meaning in STATES.items()),
         "",
         "| # | promise | state | where | test that shows it | note |",
         "|---|---|---|---|---|---|",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -56,6 +57,12 @@ def test_the_version_stands_in_one_place() -> None:
     assert project["project"]["dynamic"] == ["version"]
     assert project["tool"]["hatch"]["version"]["path"] == "src/coding_framework/__init__.py"
     assert version("coding-framework") == coding_framework.__version__
+
+
+def test_citation_and_changelog_name_this_version() -> None:
+    named = re.findall(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.M)
+    sections = re.findall(r"^## \[(\d\S*)\]", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert named == sections[:1] == [coding_framework.__version__]
 
 
 def test_licence_is_the_full_apache_text() -> None:
