@@ -204,7 +204,7 @@ def read_pairs(path: Path) -> list[Pair]:
 def _pair(path: Path, number: int, line: bytes) -> Pair:
     try:
         given = json.loads(line)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         return Pair(f"line {number}", wrong=f"{path}, line {number}: not JSON ({e})")
     fields = given if isinstance(given, dict) else {}
     name = str(fields.get("id", f"line {number}"))
@@ -217,14 +217,16 @@ def _pair(path: Path, number: int, line: bytes) -> Pair:
     ):
         return Pair(
             name,
-            wrong=f'{path}, line {number}: give an object with "id", "task" and either "kernel" or '
-            '"code"',
+            wrong=f'{path}, line {number}: give an object with "id", "task" and either "kernel" (a '
+            'file) or "code" (a source)',
         )
     task = fields["task"]
     if task.endswith((".json", ".yaml", ".yml", ".py")):
         task = str(path.parent / task)
     try:
         code = fields.get("code")
+        if code is None and "\n" in fields["kernel"]:
+            raise UsageError('"kernel" names a file: give a source as "code"')
         if code is None:
             code = read_kernel(str(path.parent / fields["kernel"]))
     except UsageError as e:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from coding_framework.data import listing
 from coding_framework.data.held_out_shapes import SUFFIX, with_held_out_shapes
 from coding_framework.data.kernelbench.naive import operation_by_operation
-from coding_framework.data.kernelbench.problems import load_problem_file
+from coding_framework.data.kernelbench.problems import load_problem_file, problem_faults, unreadable
 from coding_framework.data.modules.catalog import all_drafts, find_module
 from coding_framework.data.modules.kernels import kernels_of
 from coding_framework.data.modules.tasks import find_module_task
@@ -20,6 +21,7 @@ from coding_framework.data.problem_checks import explained, require_function
 from coding_framework.data.synthesis import catalog
 from coding_framework.data.synthesis.receipts import Job, packaged_receipts
 from coding_framework.errors import UsageError
+from coding_framework.monitoring.text import one_line
 from coding_framework.task_shapes import SHAPE_SETS, UNSEEN_SHAPE_SETS, count_shape_sets
 from coding_framework.types import PART, KernelExample, Split, Task
 
@@ -45,7 +47,7 @@ def find_task(spec: str) -> Task:
             "of its function or a file that defines it (.py, .json, .yaml)"
         )
     task = named_task(spec)
-    if task is None and path.is_dir():
+    if task is None and os.path.isdir(spec):  # False for what no path can be
         raise UsageError(
             f"{spec} is a folder and no task: give the name of a function, or a file that defines "
             "one (.py, .json, .yaml)"
@@ -54,9 +56,9 @@ def find_task(spec: str) -> Task:
         names = (
             [d.name for d in all_drafts()] if spec.startswith(("m1_", "m2_")) else listing.names()
         )
-        close = get_close_matches(spec, names, n=3, cutoff=0.5)
+        close = get_close_matches(spec[:200], names, n=3, cutoff=0.5)
         hint = f"close names: {', '.join(close)}" if close else "`cuda-rl tasks list` names them"
-        raise UsageError(f"no task is called {spec!r}; {hint}")
+        raise UsageError(f"no task is called {one_line(spec, 80)!r}; {hint}")
     return task
 
 
@@ -75,8 +77,9 @@ def _problem(path: Path) -> Task:
         task = load_problem_file(path)
     except UsageError as e:
         raise explained(e, path.stem) from e
-    require_function(task)
-    return task.model_copy(update={"naive_kernel": operation_by_operation(task)})
+    with problem_faults(path.stem):
+        require_function(task)
+        return task.model_copy(update={"naive_kernel": operation_by_operation(task)})
 
 
 def select_functions(
@@ -158,13 +161,13 @@ def _with_defaults(fields: dict[str, object], name: str) -> dict[str, object]:
 def _read_task_file(path: Path) -> Task:
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except OSError as e:
-        raise UsageError(f"cannot read the task file {path}: {e.strerror}") from e
     except UnicodeDecodeError as e:
         raise UsageError(f"the task file {path} is not UTF-8") from e
+    except (OSError, ValueError) as e:
+        raise unreadable(path, e) from e
     try:
         data = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (json.JSONDecodeError, yaml.YAMLError) as e:
+    except (ValueError, yaml.YAMLError, RecursionError) as e:
         said = "it is empty" if not text.strip() else " ".join(str(e).split())
         raise UsageError(f"the task file {path} does not parse: {said}") from e
     if not isinstance(data, dict):

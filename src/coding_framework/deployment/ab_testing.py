@@ -12,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, Self
+from importlib import import_module
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -20,6 +21,13 @@ from coding_framework.types import Config, Record
 
 Better = Literal["higher", "lower"]
 _HASH_BITS = 53
+
+
+def __getattr__(name: str) -> Any:
+    """The manager of these tests, which is found under this module's name too."""
+    if name == "ABTestManager":
+        return import_module("coding_framework.deployment.manager").ABTestManager
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class TestVariant(Record):

@@ -1,5 +1,6 @@
 """A client of `cuda-rl judge-server`, by the standard library alone: copy it into your trainer."""
 
+import http.client
 import json
 import time
 import urllib.error
@@ -29,19 +30,38 @@ class JudgeClient:
         return results
 
     def _post(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Raises RuntimeError with the server's sentence."""
+        """Raises RuntimeError with the server's sentence, or with what went wrong on the way for
+        as long as `wait_s`."""
         until = time.monotonic() + self._wait_s
         request = urllib.request.Request(self._url, json.dumps(body).encode(), self._headers)
         while True:
+            pause = 2.0
             try:
                 with urllib.request.urlopen(request, timeout=self._wait_s) as answer:
-                    return dict(json.load(answer))
+                    return _object(answer.read())
             except urllib.error.HTTPError as e:
-                text, pause = e.read(), float(e.headers.get("Retry-After", "2"))
-                if e.code not in AGAIN or time.monotonic() + pause > until:
-                    raise RuntimeError(json.loads(text)["error"]["message"]) from None
-            except OSError as e:  # it is not up yet, or starts again
-                pause = 2.0
-                if time.monotonic() + pause > until:
-                    raise RuntimeError(f"no judge answers at {self._url}: {e}") from None
+                said, after = _sentence(e), e.headers.get("Retry-After", "")
+                pause = float(after) if after.isdecimal() else pause  # else it is a date
+                if e.code not in AGAIN:
+                    raise RuntimeError(said) from None
+            except (OSError, http.client.HTTPException, ValueError) as e:  # away, or broken off
+                said = f"no judge answers at {self._url}: {e or type(e).__name__}"
+            if time.monotonic() + pause > until:
+                raise RuntimeError(said)
             time.sleep(pause)
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    """Raises ValueError for all but a JSON object, such as a proxy's page."""
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError("its answer is no JSON object")
+    return found
+
+
+def _sentence(error: urllib.error.HTTPError) -> str:
+    """The server's own, where it is a judge that answers."""
+    try:
+        return str(_object(error.read())["error"]["message"])
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError):
+        return f"{error.url} answers with status {error.code} and no sentence of a judge"

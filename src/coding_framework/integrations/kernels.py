@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,8 +58,10 @@ class KernelJudge:
         self._judge: JudgeFn = self._pool or RemoteJudge(JudgeClient(url or "", token))
 
     def judge(self, pairs: Sequence[tuple[str, str]]) -> list[Judged]:
-        """What each (task, answer) is worth, in order. Raises UsageError for an unknown task."""
-        return asyncio.run(self._all(pairs))
+        """What each (task, answer) is worth, in order, also where the caller's event loop runs,
+        which waits. Raises UsageError for an unknown task."""
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, self._all(pairs)).result()
 
     async def judge_one(self, task: str, answer: str) -> Judged:
         """As `judge`, from an event loop."""
@@ -115,8 +118,13 @@ def prompt_of(task: str, version: PromptVersion = "v3") -> list[dict[str, str]]:
 
 
 def answer_of(completion: Any) -> str:
-    """The text of an answer: as it is, or the last assistant's message of a chat."""
+    """The text of an answer: as it is, or of the last assistant's message of a chat with its parts
+    and the arguments of its tool calls."""
     if isinstance(completion, str):
         return completion
-    said = [m["content"] for m in completion if m["role"] == "assistant"]
-    return str(said[-1]) if said else ""
+    said = [m for m in completion or () if m.get("role") == "assistant"]
+    content = said[-1].get("content") if said else None
+    parts = [{"text": content}] if isinstance(content, str) else content or []
+    calls = (said[-1].get("tool_calls") or []) if said else []
+    texts = [str(part.get("text") or "") for part in parts]
+    return "\n".join([*texts, *(str(call["function"]["arguments"]) for call in calls)])

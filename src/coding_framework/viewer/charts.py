@@ -23,9 +23,9 @@ from coding_framework.store.run_status import (
     read_judge,
     read_system_thinned,
 )
-from coding_framework.store.training_log import read_sft_records, read_steps
+from coding_framework.store.training_log import read_sft_records
 from coding_framework.viewer.judges import Judges, usual_pause
-from coding_framework.viewer.runs import FoundRun, rl_folders, sft_folder
+from coding_framework.viewer.runs import FoundRun, rl_folders, sft_folder, steps_of
 
 MAX_POINTS = 5_000
 """More are cut to the least and the largest of each stretch."""
@@ -95,7 +95,7 @@ def charts_of(
     if sft is not None:
         found += _sft_charts(sft, options)
     for label, folder in rl_folders(run):
-        records = read_steps(folder.steps)
+        records = steps_of(folder)
         if records:
             prefix = "" if label == "rl" else f"{label}: "
             begun = set((restarts or {}).get(label, ()))

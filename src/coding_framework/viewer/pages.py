@@ -21,13 +21,12 @@ from coding_framework.store.run_status import (
     read_heartbeat,
     read_identity,
 )
-from coding_framework.store.training_log import read_steps
 from coding_framework.viewer import search
 from coding_framework.viewer.charts import options_in
 from coding_framework.viewer.figures import share_bar
 from coding_framework.viewer.index import state_in
 from coding_framework.viewer.library import Library, NotThereError
-from coding_framework.viewer.runs import FoundRun, rl_folders, sft_folder, state_of
+from coding_framework.viewer.runs import FoundRun, rl_folders, sft_folder, state_of, steps_of
 from coding_framework.viewer.search import Filter, Row, filter_from
 
 Query = Mapping[str, str]
@@ -90,7 +89,7 @@ def head_of(library: Library, run_id: str) -> dict[str, Any]:
     return {
         "run": run,
         "state": state_of(run),
-        "has_steps": any(folder.steps.exists() for _, folder in rl_folders(run)),
+        "has_steps": any(steps_of(folder) for _, folder in rl_folders(run)),
         "is_evaluation": run.kind == "evaluation",
         "has_system": any((run.root / name).exists() for name in ("system.jsonl", "judge.jsonl")),
         "reading": None if notes and total - done < NEW_BYTES else done / max(total, 1),
@@ -157,7 +156,7 @@ def steps_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:
     steps = [
         (label, record)
         for label, folder in rl_folders(head["run"])
-        for record in reversed(read_steps(folder.steps))
+        for record in reversed(steps_of(folder))
     ]
     return {**head, "steps": steps[:500], "more": len(steps) > 500}
 
@@ -249,14 +248,12 @@ def _rates(row: Row) -> dict[str, Any]:
 
 
 def _records(run: FoundRun, label: str) -> list[StepRecord]:
-    return [
-        r for name, folder in rl_folders(run) if name == label for r in read_steps(folder.steps)
-    ]
+    return [r for name, folder in rl_folders(run) if name == label for r in steps_of(folder)]
 
 
 def _last_steps(run: FoundRun) -> list[tuple[str, StepRecord]]:
     """The last record of each policy that RL trains."""
-    found = ((label, read_steps(folder.steps)) for label, folder in rl_folders(run))
+    found = ((label, steps_of(folder)) for label, folder in rl_folders(run))
     return [(label, records[-1]) for label, records in found if records]
 
 

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Literal
 
 from coding_framework.store.folder import EvalFolder, RLFolder, RunFolder, SFTFolder, SolveFolder
+from coding_framework.store.records import StepRecord
 from coding_framework.store.run_status import run_state
+from coding_framework.store.training_log import read_steps
 
 RunKind = Literal["whole run", "RL", "SFT", "evaluation", "solve", "file", "deployment", "registry"]
 PLACES: tuple[RunKind, ...] = ("deployment", "registry")
@@ -120,6 +122,11 @@ def rl_folders(run: FoundRun) -> list[tuple[str, RLFolder]]:
     folder = RLFolder(run.root) if run.kind == "RL" else RunFolder(run.root).rl
     roles = [(role.root.name, role) for role in folder.roles()]
     return roles or [("rl", folder)]
+
+
+def steps_of(folder: RLFolder) -> list[StepRecord]:
+    """What a run's own file says of its steps; a link leads out of the run and is not followed."""
+    return [] if folder.steps.is_symlink() else read_steps(folder.steps)
 
 
 def sft_folder(run: FoundRun) -> SFTFolder | None:

@@ -23,7 +23,7 @@ from coding_framework.viewer import app
 from coding_framework.viewer import index as index_module
 from coding_framework.viewer.index import IndexWriter, connect, index_file
 from coding_framework.viewer.indexer import Indexer, pause_s
-from coding_framework.viewer.runs import find_runs, sources_of
+from coding_framework.viewer.runs import find_runs, rl_folders, sources_of, steps_of
 from coding_framework.viewer.search import Filter, listed, matching, neighbours
 from support.viewed import Viewed, make_rl_run, repaired, rollout
 
@@ -167,6 +167,10 @@ def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "runs" / "elsewhere").symlink_to(tmp_path)
     assert len(find_runs([tmp_path / "runs"])) == 1
     assert names(Viewed(tmp_path / "runs", index=tmp_path / "index")) == ["a"]
+    (run / "steps.jsonl").rename(tmp_path / "steps.jsonl")
+    (run / "steps.jsonl").symlink_to(tmp_path / "steps.jsonl")
+    (found,) = find_runs([tmp_path / "runs"])
+    assert [steps_of(folder) for _, folder in rl_folders(found)] == [[]]
 
 
 def test_pages_of_a_list_hold_each_conversation_once_in_every_order(

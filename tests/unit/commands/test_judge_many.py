@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from coding_framework.commands.judge_many import Pair, read_pairs
+from coding_framework.data.registry import find_task
 from coding_framework.errors import UsageError
 
 pytestmark = pytest.mark.unit
@@ -35,11 +36,18 @@ def test_pairs_are_read_relative_to_their_file(tmp_path):
         (b"{", "line 3: not JSON"),
         (b"\xff\xfe", "line 3: not JSON"),
         (b"[]", 'line 3: give an object with "id", "task"'),
-        (b'{"id": 1, "task": "relu"}', 'either "kernel" or "code"'),
-        (b'{"id": 1, "task": "relu", "code": null}', 'either "kernel" or "code"'),
-        (b'{"id": 1, "task": "relu", "code": "", "kernel": "k"}', 'either "kernel" or "code"'),
+        (b'{"id": 1, "task": "relu"}', 'either "kernel" (a file) or "code"'),
+        (b'{"id": 1, "task": "relu", "code": null}', 'either "kernel" (a file) or "code"'),
+        (
+            b'{"id": 1, "task": "relu", "code": "", "kernel": "k"}',
+            'either "kernel" (a file) or "code"',
+        ),
         (b'{"id": "good", "task": "r", "code": ""}', "the id 'good' is there twice"),
         (b'{"id": 1, "task": "r", "kernel": "nosuch.cu"}', "cannot be read"),
+        (b'{"id": 1, "task": "r", "kernel": "int k;\\nint j;"}', 'give a source as "code"'),
+        (b'{"id": 1, "task": "r", "kernel": "k\\u0000.cu"}', "cannot be read"),
+        (b"[" * 100_000, "line 3: not JSON"),
+        (b'{"id": 1, "task": "r", "code": ' + b"[" * 100_000, "line 3: not JSON"),
     ],
 )
 def test_a_wrong_line_is_named_and_the_others_stay(tmp_path, text, told):
@@ -75,3 +83,51 @@ def test_a_second_one_with_the_same_output_is_told_who_writes_to_it(tmp_path):
     )
     third = subprocess.run(command, capture_output=True, text=True, check=False)
     assert third.returncode == 0, third.stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x" * 100_000,
+        "a/" * 300,
+        "x" * 300 + ".py",
+        "x" * 300 + ".json",
+        "r\0",
+        "r\0.py",
+        "r\0.yaml",
+    ],
+)
+def test_a_name_that_no_file_can_have_is_no_task(name):
+    with pytest.raises(UsageError) as told:
+        find_task(name)
+    assert len(str(told.value)) < 500
+
+
+RAISES = """import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        {line}
+        return torch.linalg.cholesky(x)
+
+
+def get_inputs():
+    m = torch.randn(4, 12, 12)
+    return [m @ m.transpose(1, 2) + 12 * torch.eye(12)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [("pass", "line 8: _LinAlgError"), ("exit()", "line 7: SystemExit"), ("1 / 0", "line 7: Zero")],
+)
+def test_what_a_callers_code_raises_is_a_sentence_with_his_line(tmp_path, line, told):
+    (tmp_path / "t.py").write_text(RAISES.format(line=line))
+    with pytest.raises(UsageError, match=told):
+        find_task(str(tmp_path / "t.py"))

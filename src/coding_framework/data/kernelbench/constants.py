@@ -10,6 +10,7 @@ they are used: the extents in `get_inputs` (`torch.randn(4, 8, 256)`) and the ar
 from __future__ import annotations
 
 import ast
+import copy
 import re
 import symtable
 from collections.abc import Mapping
@@ -93,7 +94,7 @@ def run_module(tree: ast.Module, values: Values) -> dict[str, Any]:
     """The module's namespace with the given values for its constants."""
     from coding_framework.reference_model import run_reference
 
-    changed = ast.parse(ast.unparse(tree))
+    changed = copy.deepcopy(tree)  # errors name the lines of its source
     for constant, node in (*_named(changed), *_literal(changed)):
         node.value = values.get(constant, constant.value)
     return run_reference(changed)

@@ -17,9 +17,10 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import extract_tb
 
 from coding_framework.data.kernelbench.constants import (
     Constant,
@@ -46,6 +47,7 @@ from coding_framework.data.kernelbench.values import (
     reduction_length,
 )
 from coding_framework.errors import UsageError
+from coding_framework.monitoring.text import one_line
 from coding_framework.store.events import log
 from coding_framework.types import Split, Task, TensorSpec, TestCase
 
@@ -69,11 +71,17 @@ def load_problem_file(path: Path) -> Task:
     """The task of a problem file. Raises UsageError where it is no KernelBench problem."""
     try:
         source = path.read_text(encoding="utf-8-sig")  # some editors put a mark before the text
-    except OSError as e:
-        raise UsageError(f"cannot read the problem file {path}: {e.strerror}") from e
     except UnicodeDecodeError as e:
         raise UsageError(f"the problem file {path} is not UTF-8") from e
+    except (OSError, ValueError) as e:
+        raise unreadable(path, e) from e
     return problem_task(source, path.stem)
+
+
+def unreadable(path: Path, error: Exception) -> UsageError:
+    """Of a file that is not there, or whose name no file can have."""
+    name, why = one_line(str(path), 80), getattr(error, "strerror", None) or error
+    return UsageError(f"the task file {name} cannot be read ({why}): check its name")
 
 
 def load_problem_rows(path: Path) -> Iterator[Task]:
@@ -93,11 +101,21 @@ def load_problem_rows(path: Path) -> Iterator[Task]:
 
 def problem_task(source: str, name: str, *, level: int | None = None) -> Task:
     """The task of one problem's source. Raises UsageError with what is missing or wrong in it."""
-    try:
+    with problem_faults(name):
         return _make_task(source, name, level)
+
+
+@contextmanager
+def problem_faults(name: str) -> Iterator[None]:
+    """Whatever a user's own source raises inside the block becomes a UsageError: what is missing or
+    wrong in it, and in which of its lines."""
+    try:
+        yield
+    except UsageError:
+        raise
     except (SyntaxError, UnicodeError) as e:
         raise UsageError(f"the problem {name} is not Python: {e}") from e
-    except Exception as e:  # whatever a user's own source raises
+    except (Exception, SystemExit) as e:
         if isinstance(e, KeyError) and e.args[0] in ("Model", "get_inputs", "get_init_inputs"):
             raise UsageError(
                 f"the problem {name} has no {e.args[0]}: it needs a `Model`, `get_inputs()` and "
@@ -109,9 +127,17 @@ def problem_task(source: str, name: str, *, level: int | None = None) -> Task:
                 "and device='cuda'; the judge puts the tensors where the kernel runs"
             ) from e
         raise UsageError(
-            f"the problem {name} cannot be run ({type(e).__name__}: {e}): it needs a `Model`, "
-            "`get_inputs()` and `get_init_inputs()` that work together"
+            f"the problem {name} cannot be run ({_line_of(e)}{type(e).__name__}: {e}): it needs a "
+            "`Model`, `get_inputs()` and `get_init_inputs()` that work together"
         ) from e
+
+
+def _line_of(error: BaseException) -> str:
+    """Where in the problem it was raised, as "line 12: "; "" where that was not in it."""
+    from coding_framework.reference_model import REFERENCE_FILE
+
+    lines = [f.lineno for f in extract_tb(error.__traceback__) if f.filename == REFERENCE_FILE]
+    return f"line {lines[-1]}: " if lines else ""
 
 
 def _make_task(source: str, name: str, level: int | None) -> Task:

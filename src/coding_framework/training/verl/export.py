@@ -14,6 +14,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from coding_framework.errors import CodingFrameworkError, TrainingError
@@ -108,13 +109,23 @@ def _full_state(actor: Path) -> dict[str, torch.Tensor]:
     shards: dict[str, list[torch.Tensor]] = {}
     whole: dict[str, torch.Tensor] = {}
     for file in files:
-        # Our own trainer wrote it: a pickle with DTensors, which weights_only refuses.
-        for name, value in torch.load(file, map_location="cpu", weights_only=False).items():
+        for name, value in _loaded(file).items():
             if isinstance(value, DTensor):
                 shards.setdefault(name, []).append(value.to_local().float())
             else:
                 whole[name] = value.float()
     return whole | {name: torch.cat(parts) for name, parts in shards.items()}
+
+
+def _loaded(file: Path) -> dict[str, torch.Tensor]:
+    """A rank's tensors; nothing else that a pickle may hold is run. Raises TrainingError."""
+    import torch
+
+    try:
+        found: dict[str, torch.Tensor] = torch.load(file, map_location="cpu", weights_only=True)
+    except (UnpicklingError, RuntimeError) as e:
+        raise TrainingError(f"{file} holds no tensors alone: it is not a checkpoint of verl") from e
+    return found
 
 
 def _lora_meta(actor: Path) -> dict[str, Any] | None:
