@@ -38,6 +38,7 @@ from coding_framework.commands import (
     tasks,
     token,
     view,
+    write,
 )
 from coding_framework.commands.failures import (
     EXIT_INTERRUPTED,
@@ -58,6 +59,7 @@ COMMANDS = (
     judge_many,
     judge_server,
     new_task,
+    write,
     solve,
     replay,
     evaluate,

@@ -29,9 +29,9 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
     [
         (
             [],
-            "choose one of quickstart, judge, explain, judge-many, judge-server, new-task, solve, "
-            "replay, eval, rft, serve, serve-policy, kernel, token, tasks, data, export-modelnew, "
-            "import-modelnew, view, deploy, cache, doctor",
+            "choose one of quickstart, judge, explain, judge-many, judge-server, new-task, write, "
+            "solve, replay, eval, rft, serve, serve-policy, kernel, token, tasks, data, "
+            "export-modelnew, import-modelnew, view, deploy, cache, doctor",
         ),
         (["train"], "choose one of quickstart, judge"),
         (["judge", "--task", "relu"], "required: --kernel"),

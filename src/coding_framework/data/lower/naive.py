@@ -1,0 +1,795 @@
+"""A graph as kernels, the simplest that are right: one for each operation that loops, with the
+elementwise operations before it written where it reads and those behind it where it writes.
+
+What computes nothing (views, slices, concatenations, masks) is never made: it is read through. A
+tensor is put in memory where an output is asked for, where several kernels read what is costly, or
+where a loop would make it again at each step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coding_framework.data.graph import Extent, Graph, Node
+from coding_framework.data.lower.sizes import Sizes
+from coding_framework.data.lower.text import (
+    C_TYPES,
+    FLOATS,
+    HALVES,
+    Body,
+    Places,
+    atom,
+    flat,
+    literal,
+    plus,
+    without_unused,
+)
+from coding_framework.data.ops import contractions
+from coding_framework.data.ops.elementwise import (
+    CONDITIONS,
+    ELEMENTWISE,
+    expression_of,
+    is_value,
+)
+from coding_framework.data.ops.heads import ALSO_CALLED, LOOPS, ROWS, SCANS, Row, over_axes
+from coding_framework.data.ops.views import (
+    PARTS,
+    READERS,
+    RESHAPES,
+    VIEWS,
+    axis_of,
+    number,
+)
+from coding_framework.data.ops.wholes import WHOLES
+from coding_framework.data.read import UnreadableError
+
+COSTLY = 4
+"""What an operation costs that is no plain instruction, a plain one costs 1."""
+MOST_SHARED = 6
+"""The cost up to which a tensor that several kernels read is made in each of them."""
+MOST_IN_A_LOOP = 3
+"""The cost up to which a tensor is made again at each step of a loop."""
+MOST_TOGETHER = 60
+"""The cost up to which one kernel computes what no other reads."""
+THREADS = 256
+RANDOM = ("rand", "randn", "rand_like", "randn_like", "randint", "bernoulli", "multinomial",
+          "normal", "uniform", "exponential", "randperm")  # fmt: skip
+
+
+def lower(graph: Graph) -> str:
+    """The kernel file of a graph. Raises UnreadableError, which names an operation that has no
+    kernel and its line."""
+    return Lowering(graph).source()
+
+
+def lacking(node: Node, why: str = "") -> UnreadableError:
+    where = f" ({node.line})" if node.line else ""
+    return UnreadableError(f"there is no kernel for {node.op}{why}{where}")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A contiguous tensor. name: of its pointer in kernels."""
+
+    name: str
+    shape: tuple[Extent, ...]
+    dtype: str
+
+
+@dataclass(eq=False)
+class Group:
+    """A head, and what is computed of its results where they are."""
+
+    number: int
+    head: Node
+    members: list[Node] = field(default_factory=list)
+    done: bool = False
+
+
+class Lowering:
+    """The kernels and the host code of one graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.sizes = Sizes(graph, self._tensor)
+        self.kernels: list[str] = []
+        self.host: list[str] = []
+        self.memory: dict[Node, Memory] = {
+            a: Memory(a.name, a.type.shape, a.type.dtype) for a in graph.arguments
+        }
+        self.constants: list[str] = []
+        self.allocated: dict[str, tuple[Extent, ...]] = {}
+        """Shapes of the tensors that are made, by their names."""
+        self.readers = Counter(i for node in graph.nodes for i in set(node.inputs))
+        self.readers.update(graph.outputs)
+        self.group_of: dict[Node, Group] = {}
+        self.groups: list[Group] = []
+        self.latest: dict[Node, int] = {}
+        """The last group that a node depends on."""
+        self.cost: dict[Node, int] = {}
+        self.names = Counter(s.name for s in graph.symbols)
+
+    def _tensor(self, argument: str) -> str:
+        """What the host code calls an argument: kernels have its pointer under the plain name."""
+        return argument
+
+    # --- the whole file ---
+
+    def source(self) -> str:
+        self._constants()
+        self._plan()
+        for group in self.groups:
+            if any(self.readers[m] for m in (group.head, *group.members)):
+                self._emit_group(group)
+        returned = [self._returned(node) for node in self.graph.outputs]
+        return self._file(returned)
+
+    def _constants(self) -> None:
+        for node in self.graph.nodes:
+            for one in node.inputs:
+                if one.op == "constant" and one not in self.memory:
+                    self._constant(one)
+
+    def _constant(self, node: Node) -> None:
+        values = self.graph.constants[node.name]
+        kind = C_TYPES[node.type.dtype].kept
+        said = ", ".join(literal(v, node.type.dtype) for v in values)
+        self.constants.append(f"__device__ const {kind} {node.name}[] = {{{said}}};")
+        self.memory[node] = Memory(node.name, node.type.shape, node.type.dtype)
+
+    def _returned(self, node: Node) -> str:
+        memory = self.stored(node)
+        if memory.name not in self.allocated:  # a view of an argument
+            self._map(node, copy=True)
+            return f"{node.name}_copy"
+        if self.allocated[memory.name] == node.type.shape:
+            return memory.name
+        dims = ", ".join(self.sizes.name(d) for d in node.type.shape)
+        return f"{memory.name}.view({{{dims}}})"
+
+    def _file(self, returned: Sequence[str]) -> str:
+        arguments = [f"torch::Tensor {a.name}" for a in self.graph.arguments]
+        text = "\n".join((*self.kernels, *self.host, *self.sizes.said.values(), *returned))
+        scalars = {name for name, _ in self.graph.scalars}
+        if any(s.name in scalars and re.search(rf"\b{s.name}\b", text) for s in self.graph.symbols):
+            kinds = {"int": "int64_t", "float": "double", "bool": "bool"}
+            arguments += [f"{kinds[kind]} {name}" for name, kind in self.graph.scalars]
+        several = len(returned) > 1
+        kind = "std::vector<torch::Tensor>" if several else "torch::Tensor"
+        result = f"{{{', '.join(returned)}}}" if several else returned[0]
+        host = [*self._declared_sizes((*self.kernels, *self.host, *returned)), *self.host]
+        return "\n".join(
+            [
+                "#include <torch/extension.h>",
+                "",
+                *self.constants,
+                *self.kernels,
+                "static int blocks(int64_t threads) {",
+                '  TORCH_CHECK(threads < (1LL << 31), "a tensor is too large for this kernel");',
+                f"  return threads > 0 ? (threads + {THREADS - 1}) / {THREADS} : 1;",
+                "}",
+                "",
+                f"{kind} forward({', '.join(arguments)}) {{",
+                *(f"  {line}" for line in host),
+                f"  return {result};",
+                "}",
+                "",
+                'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }',
+                "",
+            ]
+        )
+
+    def _declared_sizes(self, texts: Iterable[str]) -> list[str]:
+        """The sizes that are used, and what they are made of."""
+        words = set(re.findall(r"[A-Za-z_]\w*", "\n".join(texts)))
+        for name in reversed(list(self.sizes.said)):
+            if name in words:
+                words.update(re.findall(r"[A-Za-z_]\w*", self.sizes.said[name]))
+        return [
+            f"const {self.sizes.types[name]} {name} = {said};"
+            for name, said in self.sizes.said.items()
+            if name in words and name != said
+        ]
+
+    # --- what is computed where ---
+
+    def _plan(self) -> None:
+        """Which nodes are computed where the results of a head are."""
+        for a in self.graph.arguments:
+            self.latest[a], self.cost[a] = -1, 1
+        for node in self.graph.nodes:
+            inputs = list(node.inputs)
+            for one in inputs:
+                if one.op == "constant":
+                    self.latest[one], self.cost[one] = -1, 1
+            latest = max((self.latest[i] for i in inputs), default=-1)
+            self.cost[node] = 1
+            if self._is_head(node):
+                group = Group(len(self.groups), node)
+                self.groups.append(group)
+                self.group_of[node] = group
+                latest = group.number
+            elif node.op == "getitem" and node["self"] in self.group_of:
+                group = self.group_of[node] = self.group_of[node["self"]]
+                group.members.append(node)
+            else:
+                self._require(node)
+                self.cost[node] = self._cost_of(node, inputs)
+                joined = self._joins(node, inputs, latest)
+                if joined is not None:
+                    self.group_of[node] = joined
+                    joined.members.append(node)
+                    self.cost[node] = 1
+                elif self.cost[node] > MOST_TOGETHER or (
+                    self.readers[node] > 1 and self.cost[node] > MOST_SHARED
+                ):
+                    self.cost[node] = 1
+                    self.kept_whole.add(node)
+            self.latest[node] = latest
+
+    @property
+    def kept_whole(self) -> set[Node]:
+        """Nodes that get a place in memory of their own."""
+        if not hasattr(self, "_kept_whole"):
+            self._kept_whole: set[Node] = set()
+        return self._kept_whole
+
+    @staticmethod
+    def _is_head(node: Node) -> bool:
+        base = ALSO_CALLED.get(node.base, node.base)
+        return base in ROWS or base in LOOPS or base in SCANS or base in WHOLES
+
+    def _require(self, node: Node) -> None:
+        known: tuple[Any, ...] = (ELEMENTWISE, VIEWS, READERS, RESHAPES, PARTS, ("getitem",))
+        if node.base in RANDOM or (
+            node.base in ("dropout", "native_dropout") and node.get("train") and node.get("p")
+        ):
+            raise UnreadableError(
+                f"{node.op} draws random numbers, and no kernel can give its output "
+                f"({node.line}): switch dropout off (.eval() in __init__, or p=0), or take the "
+                "numbers as an input"
+            )
+        if not any(node.base in table for table in known):
+            raise lacking(node)
+        for type_ in node.types:
+            if type_.dtype not in C_TYPES and type_.dtype != "none":
+                raise lacking(node, f" of {type_.dtype}")
+
+    def _cost_of(self, node: Node, inputs: Sequence[Node]) -> int:
+        if node.base in RESHAPES or node.base in VIEWS or node.op == "getitem":
+            return max((self.cost[i] for i in inputs), default=1)
+        row = ELEMENTWISE.get(node.base)
+        own = COSTLY if row is not None and row.costly else 1
+        return own + sum(self.cost[i] for i in inputs if i not in self.kept_whole)
+
+    def _joins(self, node: Node, inputs: Sequence[Node], latest: int) -> Group | None:
+        """The group at whose results it can be computed: the last that it depends on, read at
+        equal places alone."""
+        if latest < 0:
+            return None
+        group = self.groups[latest]
+        if group.head.base in WHOLES:
+            return None
+        own = [i for i in inputs if self.group_of.get(i) is group]
+        if not own or any(self._depends(i, group) for i in inputs if i not in own):
+            return None
+        if node.base in RESHAPES or node.base in ("permute", "transpose"):
+            return group
+        if node.base not in ELEMENTWISE:
+            return None
+        domains = {self._domain(i) for i in own}
+        same = all(i.type.shape == node.type.shape for i in own)
+        return group if same and len(domains) == 1 and None not in domains else None
+
+    def _depends(self, node: Node, group: Group) -> bool:
+        return self.latest[node] == group.number
+
+    def _domain(self, node: Node) -> Node | None:
+        """The node whose places it is computed at: the head, or a view of what it gives."""
+        group = self.group_of[node]
+        if node is group.head:
+            return node if len(node.types) == 1 else None
+        if node.op == "getitem":
+            first = node["self"].types[node["number"]].shape
+            return node["self"] if first == node["self"].types[0].shape else node
+        if node.base in ELEMENTWISE:
+            own = next(i for i in node.inputs if self.group_of.get(i) is group)
+            return self._domain(own)
+        return node
+
+    # --- memory ---
+
+    def stored(self, node: Node) -> Memory:
+        """The tensor in memory; it is made where it is not there."""
+        if node in self.memory:
+            return self.memory[node]
+        if node.base in RESHAPES and node not in self.kept_whole:
+            of = self.stored(node["self"])
+            made = Memory(of.name, node.type.shape, of.dtype)
+            self.memory[node] = made
+            return made
+        if node in self.group_of and not self.group_of[node].done:
+            self._emit_group(self.group_of[node])
+            if node in self.memory:
+                return self.memory[node]
+        self._map(node)
+        return self.memory[node]
+
+    def ready(self, node: Node, most: int = MOST_TOGETHER) -> None:
+        """Have in memory what an expression of it reads; itself where it costs more than `most`."""
+        if node in self.memory or node.op == "constant":
+            return
+        if node in self.kept_whole or node in self.group_of or self.cost[node] > most:
+            if node in self.group_of and node.base in VIEWS:
+                self.ready(node["self"], most)  # it is read through where others read it
+                return
+            self.stored(node)
+            return
+        for one in node.inputs:
+            self.ready(one, most)
+
+    @staticmethod
+    def _allocation(node: Node) -> Memory:
+        return Memory(node.name, node.type.shape, node.type.dtype)
+
+    def _allocate(self, node: Node, name: str | None = None) -> Memory:
+        name = name or node.name
+        dims = ", ".join(self.sizes.name(d, node.name) for d in node.type.shape)
+        first = self.graph.arguments[0].name
+        kind = C_TYPES[node.type.dtype].torch
+        self.host.append(
+            f"auto {name} = torch::empty({{{dims}}}, {first}.options().dtype({kind}));"
+        )
+        self.allocated[name] = node.type.shape
+        made = Memory(name, node.type.shape, node.type.dtype)
+        if name == node.name:
+            self.memory[node] = made
+        return made
+
+    # --- kernels ---
+
+    def body(self) -> Body:
+        body = Body(self.sizes.name)
+        taken = [a.name for a in self.graph.arguments] + [n.name for n in self.graph.nodes]
+        body.reserve((*taken, *self.sizes.said))
+        return body
+
+    def launch(
+        self, wish: str, body: Body, writes: Sequence[tuple[str, Memory]], count: Sequence[Extent],
+        index: str = "i", lead: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """A kernel of one thread for each place of `count`. writes: (parameter, tensor). lead:
+        lines before those of the body."""
+        names = self.names
+        names[wish] += 1
+        name = f"{wish}_kernel" if names[wish] == 1 else f"{wish}_{names[wish]}_kernel"
+        dims = [self.sizes.name(d) for d in count]
+        total = " * ".join(d for d in dims if d != "1") or "1"
+        lines = without_unused(
+            [
+                f"const int {index} = blockIdx.x * blockDim.x + threadIdx.x;",
+                f"if ({index} >= {total}) return;",
+                *lead,
+                *body.lines,
+            ]
+        )
+        text = "\n".join(lines)
+        words = set(re.findall(r"[A-Za-z_]\w*", text))
+        constants = {c.split()[3].partition("[")[0] for c in self.constants}
+        parameters, given = [], []
+        for read, kind in body.reads.items():
+            if read in words and read not in constants:
+                parameters.append(f"const {kind}* {read}")
+                given.append(f"{read}.data_ptr<{kind}>()")
+        for parameter, memory in writes:
+            kind = C_TYPES[memory.dtype].kept
+            parameters.append(f"{kind}* {parameter}")
+            given.append(f"{memory.name}.data_ptr<{kind}>()")
+        for size, kind in self.sizes.types.items():
+            if size in words:
+                parameters.append(f"{kind} {size}")
+                given.append(size)
+        self.kernels.append(
+            "\n".join(
+                [
+                    f"__global__ void {name}({', '.join(parameters)}) {{",
+                    *(f"  {line}" for line in lines),
+                    "}",
+                    "",
+                ]
+            )
+        )
+        wide = f"(int64_t){total}" if "*" in total else total
+        self.host.append(f"{name}<<<blocks({wide}), {THREADS}>>>({', '.join(given)});")
+
+    def _map(self, node: Node, copy: bool = False) -> None:
+        """A kernel that makes each element of a tensor by itself."""
+        if not copy:
+            for one in node.inputs:
+                self.ready(one)
+        body = self.body()
+        dims = body.dims(node.type.shape)
+        places = body.split("i", dims, "i")
+        body.index = (tuple(places), dims, "i")
+        value = self.read(node, body, places) if copy else self._made(node, body, places)
+        body.line(f"out[i] = {value};")
+        memory = self._allocate(node, f"{node.name}_copy" if copy else None)
+        self.launch(memory.name, body, [("out", memory)], node.type.shape)
+
+    def _emit_group(self, group: Group) -> None:
+        if group.done:
+            return
+        group.done = True
+        head = group.head
+        base = ALSO_CALLED.get(head.base, head.base)
+        if base in WHOLES:
+            WHOLES[base](self, head)
+            return
+        most = MOST_TOGETHER
+        if base in LOOPS:
+            operands = {id(n) for name in LOOPS[base].operands for n in _listed(head[name])}
+        else:
+            operands, most = set(), MOST_IN_A_LOOP + 3
+        for one in head.inputs:
+            self.ready(one, MOST_IN_A_LOOP if id(one) in operands else most)
+        for member in group.members:
+            for one in member.inputs:
+                if self.group_of.get(one) is not group:
+                    self.ready(one)
+        if base in LOOPS:
+            self._loop(group)
+        elif base in SCANS:
+            self._scan(group)
+        else:
+            self._row(group, ROWS[base])
+
+    def _loop(self, group: Group) -> None:
+        """One thread for each output."""
+        head = group.head
+        body = self.body()
+        dims = body.dims(head.type.shape)
+        places = body.split("i", dims, "i")
+        body.index = (tuple(places), dims, "i")
+        values = LOOPS[head.base].values(self, head, body, places)
+        writes = self._finish(group, body, places, dict(enumerate(values)))
+        self.launch(self._kernel_name(group), body, writes, head.type.shape)
+
+    def _row(self, group: Group, row: Row) -> None:
+        """One thread for each row."""
+        head = group.head
+        layout = row.layout(head)
+        dtype = head.type.dtype
+        body = self.body()
+        places = body.split("i", body.dims(layout.rows), "i")
+        inner = body.dims(layout.inner)
+        known: dict[str, str] = {"f": C_TYPES[dtype].suffix}
+        if isinstance(head.get("eps"), float):
+            known["eps"] = literal(head["eps"], dtype)
+        elif head.base == "rms_norm":
+            known["eps"] = {"float16": "0.0009765625f", "bfloat16": "0.0078125f"}.get(
+                dtype, "1.1920928955078125e-07f"
+            )
+        count = " * ".join(d for d in inner if d != "1") or "1"
+        known["n"] = body.let(C_TYPES[dtype].computed, "n", count)
+
+        def element(at: Places) -> str:
+            text = self.read(head[row.of], body, layout.place(body, places, at))
+            kind = C_TYPES[dtype].computed
+            return _cast(text, head[row.of].type.dtype, dtype) if kind else text
+
+        for one in row.passes(head):
+            start = (
+                one.start if one.start in ("true", "false") else literal(_number(one.start), dtype)
+            )
+            name = known[one.name] = body.variable(C_TYPES[dtype].computed, one.name, start)
+            with contractions.nest(body, [("r", d) for d in inner]) as at:
+                x = body.let(C_TYPES[dtype].computed, "x", element(at))
+                body.line(f"{name} = {_typed(one.step, dtype).format(x=x, **known)};")
+            if one.end:
+                body.line(f"{name} = {_typed(one.end, dtype).format(**known)};")
+        if row.element is None:
+            body.index = (tuple(places), body.dims(layout.rows), "i")
+            value = _typed(row.result, dtype).format(**known)
+            writes = self._finish(group, body, places, {0: value})
+        else:
+            with contractions.nest(body, [("r", d) for d in inner]) as at:
+                there = layout.place(body, places, at)
+                x = body.let(C_TYPES[dtype].computed, "x", element(at))
+                template = row.element(self, head, body, there)
+                value = template.format(x=x, **known)
+                writes = self._finish(group, body, there, {0: value})
+        self.launch(self._kernel_name(group), body, writes, layout.rows)
+
+    def _scan(self, group: Group) -> None:
+        """One thread for each line along the axis."""
+        head = group.head
+        scan = SCANS[head.base]
+        dtype = head.type.dtype
+        kind = C_TYPES[dtype].computed
+        layout = over_axes((axis_of(head),), head["self"].type.shape, keepdim=True)
+        body = self.body()
+        places = body.split("i", body.dims(layout.rows), "i")
+        a = body.variable(kind, "running", literal(_number(scan.start), dtype))
+        where = body.variable("int64_t", "where", "0") if scan.arg else ""
+        with body.loop("r", body.dims(layout.inner)[0]) as at:
+            there = layout.place(body, places, [at])
+            text = _cast(self.read(head["self"], body, there), head["self"].type.dtype, dtype)
+            x = body.let(kind, "x", text)
+            step = _typed(scan.step, dtype).format(a=a, x=x, f=C_TYPES[dtype].suffix)
+            if scan.arg:
+                with body.block(f"if ({step})"):
+                    body.line(f"{a} = {x};")
+                    body.line(f"{where} = {at};")
+            else:
+                body.line(f"{a} = {step};")
+            results = {0: a, 1: where} if scan.arg else {0: a}
+            writes = self._finish(group, body, there, results)
+        self.launch(self._kernel_name(group), body, writes, layout.rows)
+
+    def _kernel_name(self, group: Group) -> str:
+        """The operations of a kernel in their order."""
+        names = [group.head.base.strip("_")]
+        names += [m.base.strip("_") for m in group.members if m.base in ELEMENTWISE]
+        return "_".join(dict.fromkeys(names[:4]))
+
+    def _finish(
+        self, group: Group, body: Body, places: Places, results: Mapping[int, str]
+    ) -> list[tuple[str, Memory]]:
+        """Compute the members of a group at the places of its head, and write what others read."""
+        head = group.head
+        at: dict[Node, tuple[list[str], str | None]] = {}
+        index = body.index[2] if body.index is not None else None
+        several = len(head.types) > 1
+        if not several:
+            at[head] = (list(places), index)
+            self._known(body, head, places, results[0])
+        for member in group.members:
+            if member.op == "getitem" and member["self"] is head:
+                if member["number"] not in results:
+                    if self.readers[member]:
+                        raise lacking(head, f": its result {member['number']}")
+                    continue
+                at[member] = (list(places), index)
+                self._known(body, member, places, results[member["number"]])
+                continue
+            of = next(i for i in member.inputs if self.group_of.get(i) is group)
+            there, where = at[of]
+            if member.base in RESHAPES:
+                there = _matched(body, member.type.shape, of.type.shape, there)
+                self._known(body, member, there, self.read(of, body, at[of][0]))
+            elif member.base in VIEWS:
+                there, where = self._turned(member, there), None
+                self._known(body, member, there, self.read(of, body, at[of][0]))
+            at[member] = (there, where)
+        writes: list[tuple[str, Memory]] = []
+        needed = self._needed(group)
+        for node in needed:
+            there, where = at[node]
+            parameter = "out" if len(needed) == 1 else f"out_{node.name}"
+            value = self.read(node, body, there)
+            where = where or flat(there, body.dims(node.type.shape))
+            body.line(f"{parameter}[{where}] = {value};")
+            writes.append((parameter, self._allocation(node)))
+        for node in needed:
+            self._allocate(node)
+        return writes
+
+    @staticmethod
+    def _turned(member: Node, places: Places) -> list[str]:
+        """The places of a permuted tensor by those of what it is of."""
+        rank = len(places)
+        if member.base == "permute":
+            return [places[axis % rank] for axis in member["dims"]]
+        one, other = axis_of(member, "dim0"), axis_of(member, "dim1")
+        turned = list(places)
+        turned[one], turned[other] = turned[other], turned[one]
+        return turned
+
+    def _known(self, body: Body, node: Node, places: Places, value: str) -> None:
+        body.once((node, tuple(places)), lambda: value)
+
+    def _needed(self, group: Group) -> list[Node]:
+        """The members that others read, or that the module returns. A view is read through, so that
+        what it is of is needed instead."""
+        inside = {group.head, *group.members}
+        needed: dict[Node, None] = {}
+        outside: set[Node] = set(self.graph.outputs)
+        for node in self.graph.nodes:
+            if node not in inside:
+                outside.update(i for i in node.inputs if i in inside)
+        for node in reversed((group.head, *group.members)):
+            if node not in outside:
+                continue
+            is_view = node.base in RESHAPES or node.base in VIEWS
+            if is_view and (node not in self.graph.outputs or node.base in RESHAPES):
+                outside.add(next(i for i in node.inputs if i in inside))
+            else:
+                needed[node] = None
+        ordered = [n for n in (group.head, *group.members) if n in needed]
+        if group.head in ordered and len(group.head.types) > 1:
+            ordered.remove(group.head)
+        return ordered
+
+    # --- reading ---
+
+    def read(self, node: Node, body: Body, places: Places) -> str:
+        """The element of a tensor at these places: a name or an expression."""
+        return body.once((node, tuple(places)), lambda: self._element(node, body, places))
+
+    def _element(self, node: Node, body: Body, places: Places) -> str:
+        memory = self.memory.get(node)
+        if memory is not None:
+            return self._loaded(memory, body, places)
+        return self._made(node, body, places)
+
+    def _loaded(self, memory: Memory, body: Body, places: Places) -> str:
+        kept = C_TYPES[memory.dtype]
+        body.reads[memory.name] = kept.kept
+        dims = body.dims(memory.shape)
+        same = body.index is not None and (tuple(places), dims) == body.index[:2]
+        index = body.index[2] if same and body.index is not None else flat(places, dims)
+        text = f"{memory.name}[{index}]"
+        return f"float({text})" if memory.dtype in HALVES else text
+
+    def _made(self, node: Node, body: Body, places: Places) -> str:
+        base = node.base
+        if base in RESHAPES:
+            return self._reshaped(node, body, places)
+        if base in VIEWS:
+            return self.read(node["self"], body, VIEWS[base](node, body, places))
+        if base in READERS:
+            text = READERS[base](self, node, body, places)
+            return self._named(node, body, text)
+        if base in ELEMENTWISE:
+            return self._named(node, body, self._elementwise(node, body, places))
+        if node.op == "getitem":
+            return self._part(node, body, places)
+        raise lacking(node)
+
+    def _named(self, node: Node, body: Body, text: str) -> str:
+        if re.fullmatch(r"[\w.\-]+", text):
+            return text
+        return body.let(C_TYPES[node.type.dtype].computed, node.name, text, own=True)
+
+    def _reshaped(self, node: Node, body: Body, places: Places) -> str:
+        """Of a tensor that is not in memory: at the place that has the same number."""
+        source = node["self"]
+        there = _matched(body, source.type.shape, node.type.shape, places)
+        return self.read(source, body, there)
+
+    def _part(self, node: Node, body: Body, places: Places) -> str:
+        """One of several views of a tensor."""
+        source, which = node["self"], node["number"]
+        if source.base not in PARTS:
+            if which == 0:
+                return self.read(source, body, places)
+            raise lacking(source, f": its result {which}")
+        axis = axis_of(source)
+        if source.base == "unbind":
+            there = [*places[:axis], str(which), *places[axis:]]
+        else:
+            start = "0"
+            for one in source.types[:which]:
+                start = plus(start, body.extent(one.shape[axis]))
+            there = [*places[:axis], plus(start, places[axis]), *places[axis + 1 :]]
+        return self.read(source["self"], body, there)
+
+    def _elementwise(self, node: Node, body: Body, places: Places) -> str:
+        row = ELEMENTWISE[node.base]
+        dtype = node.type.dtype
+        if row.of_operands:
+            dtype = promoted([v for v in node.args.values() if is_value(v)])
+        values: dict[str, str] = {"f": C_TYPES[dtype].suffix}
+        expression = expression_of(row, node, dtype)
+        for name, value in node.args.items():
+            if f"{{{name}}}" not in expression or not is_value(value):
+                continue
+            kind = "bool" if name in CONDITIONS else dtype
+            if isinstance(value, Node):
+                text = self.read(value, body, self._broadcast(node, name, value, places))
+                values[name] = atom(_cast(text, value.type.dtype, kind))
+            else:
+                values[name] = atom(number(body, value, kind))
+        return expression.format(**values)
+
+    @staticmethod
+    def _broadcast(node: Node, name: str, value: Node, places: Places) -> list[str]:
+        shape = value.type.shape
+        if node.base == "prelu" and name == "weight":
+            return ["0"] if shape == (1,) else [places[1]]
+        behind = places[len(places) - len(shape) :]
+        return ["0" if d == 1 else p for d, p in zip(shape, behind, strict=True)]
+
+
+def _listed(value: Any) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, list):
+        for one in value:
+            yield from _listed(one)
+
+
+def promoted(values: Sequence[Any]) -> str:
+    """The type that operands are compared in."""
+    order = ("bool", "uint8", "int8", "int16", "int32", "int64")
+    tensors = [v.type.dtype for v in values if isinstance(v, Node)]
+    sized = [v.type.dtype for v in values if isinstance(v, Node) and v.type.shape]
+    floats = [d for d in sized or tensors if d in FLOATS]
+    if not floats:
+        floats = [d for d in tensors if d in FLOATS]
+    if floats:
+        return max(floats, key=lambda d: ("float16", "bfloat16", "float32", "float64").index(d))
+    if any(isinstance(v, float) for v in values):
+        return "float32"
+    best = max(tensors, key=order.index, default="int64")
+    whole = any(isinstance(v, int) and not isinstance(v, bool) for v in values)
+    return "int64" if best == "bool" and whole else best
+
+
+def _cast(text: str, of: str, to: str) -> str:
+    """A value of one dtype as what another computes in."""
+    one, other = C_TYPES[of].computed, C_TYPES[to].computed
+    if one == other:
+        return text
+    return f"{atom(text)} != 0" if to == "bool" else f"({other}){atom(text)}"
+
+
+def _number(text: str) -> float:
+    named = {"INFINITY": float("inf"), "-INFINITY": float("-inf")}
+    return named[text] if text in named else float(text)
+
+
+def _typed(template: str, dtype: str) -> str:
+    """A template for whole numbers: C's functions of floats have another name."""
+    if dtype in FLOATS:
+        return template
+    return template.replace("fmax{f}", "max").replace("fmin{f}", "min")
+
+
+def _matched(body: Body, old: Sequence[Extent], new: Sequence[Extent], places: Places) -> list[str]:
+    """The places of an element in another shape of the same tensor: axis by axis where parts of the
+    shapes have as many elements, else by its number."""
+    import sympy
+
+    there: list[str] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        start_i, start_j = i, j
+        one: Any = sympy.Integer(1)
+        other: Any = sympy.Integer(1)
+        if i < len(old):
+            one, i = one * old[i], i + 1
+        if j < len(new):
+            other, j = other * new[j], j + 1
+        while sympy.expand(one - other) != 0 or (i == len(old)) != (j == len(new)):
+            if i < len(old) and (j == len(new) or _fewer(one, other)):
+                one, i = one * old[i], i + 1
+            elif j < len(new):
+                other, j = other * new[j], j + 1
+            elif i < len(old):
+                one, i = one * old[i], i + 1
+            else:
+                break
+        inside, outside = old[start_i:i], new[start_j:j]
+        dims = body.dims(outside)
+        index = flat(places[start_j:j], dims)
+        if len(inside) == 1:
+            there.append(index)
+        elif tuple(inside) == tuple(outside):
+            there += places[start_j:j]
+        else:
+            name = index if re.fullmatch(r"\w+", index) else body.let("int", "at", index)
+            there += body.split(name, body.dims(inside), "j")
+    return there
+
+
+def _fewer(one: Any, other: Any) -> bool:
+    """Whether a product of sizes is a part of another."""
+    import sympy
+
+    ratio = sympy.cancel(other / one)
+    return bool(sympy.fraction(ratio)[1] == 1)

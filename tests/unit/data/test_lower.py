@@ -1,0 +1,114 @@
+"""Kernels that are written from graphs: what is fused, what is refused, what the text holds."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from coding_framework.data.lower.naive import lower
+from coding_framework.data.lower.text import flat, literal, plus, times, without_unused
+from coding_framework.data.ops.elementwise import ROWS, Elementwise
+from coding_framework.data.read import UnreadableError
+from support.read_problems import LINEAR, problem
+
+pytestmark = pytest.mark.unit
+
+
+def kernels(text: str) -> list[str]:
+    return re.findall(r"__global__ void (\w+)\(", text)
+
+
+def test_elementwise_operations_are_one_kernel():
+    text = lower(problem("return torch.tanh(x * 2.0) + torch.sigmoid(x)"))
+    assert len(kernels(text)) == 1
+    assert "tanhf(" in text
+
+
+def test_what_follows_a_loop_is_written_where_its_value_is():
+    text = lower(problem("return torch.relu(self.lin(x)) * 2", **LINEAR))
+    assert kernels(text) == ["linear_relu_mul_kernel"]
+
+
+def test_what_goes_before_a_reduction_is_made_where_it_reads():
+    text = lower(problem("return (x * x).mean(dim=1)"))
+    assert kernels(text) == ["mean_kernel"]
+
+
+def test_a_value_with_two_readers_is_written_by_the_kernel_that_makes_it():
+    text = lower(problem("y = torch.relu(self.lin(x))\nreturn y, y.sum(dim=1)", **LINEAR))
+    assert kernels(text) == ["linear_relu_kernel", "sum_kernel"]
+    assert "std::vector<torch::Tensor> forward" in text
+
+
+def test_a_swish_of_a_linear_layer_is_one_kernel():
+    text = lower(problem("y = self.lin(x)\nreturn y * torch.sigmoid(y)", **LINEAR))
+    assert len(kernels(text)) == 1
+
+
+def test_a_softmax_is_one_kernel_with_its_passes():
+    text = lower(problem("return torch.softmax(x, dim=1)"))
+    assert kernels(text) == ["softmax_kernel"]
+    assert text.count("for (int r") == 3
+
+
+def test_views_and_slices_make_no_kernel():
+    text = lower(problem("return torch.relu(x.t()[1:, ::2])"))
+    assert len(kernels(text)) == 1
+
+
+def test_a_view_of_an_output_is_no_copy():
+    text = lower(problem("return torch.relu(x).reshape(-1)"))
+    assert len(kernels(text)) == 1
+    assert ".view({" in text
+
+
+def test_an_input_that_is_returned_is_copied():
+    text = lower(problem("return x"))
+    assert len(kernels(text)) == 1
+
+
+def test_scalars_are_all_taken_where_one_is_needed():
+    text = lower(
+        problem("return x[:, :1].expand(-1, self.width) * 1.5", "self.width = width",
+                ", width, scale", "outputs, 2.5")
+    )  # fmt: skip
+    assert re.search(r"forward\(torch::Tensor x, int64_t \w+, double \w+\)", text)
+
+
+def test_an_operation_without_a_kernel_is_named_with_its_line():
+    with pytest.raises(UnreadableError, match=r"linalg_inv.*line 16: return torch.linalg.inv"):
+        lower(problem("return torch.linalg.inv(x[:, :x.shape[0]] @ x[:, :x.shape[0]].t())"))
+
+
+def test_dropout_in_training_is_refused():
+    with pytest.raises(UnreadableError, match="draws random numbers"):
+        lower(problem("return F.dropout(x, 0.5, training=True)"))
+
+
+def test_concatenated_tensors_are_read_where_they_are():
+    text = lower(problem("return torch.relu(torch.cat([x, x * 2], dim=1))"))
+    assert len(kernels(text)) == 1
+    assert "else {" in text
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.aten)
+def test_a_row_is_an_expression_of_its_arguments(row: Elementwise):
+    assert re.search(r"\{\w+\}", row.c)
+    for text in (row.c, row.whole, row.truth):
+        assert text.count("(") == text.count(")")
+
+
+def test_texts_of_places_are_as_short_as_can_be():
+    assert plus("0", "i") == "i"
+    assert times("i", "1") == "i"
+    assert times("i + 1", "n") == "(i + 1) * n"
+    assert flat(["i", "j"], ["a", "b"]) == "i * b + j"
+    assert literal(float("-inf"), "float32") == "-INFINITY"
+    assert literal(2, "float64") == "2.0"
+
+
+def test_constants_that_nothing_reads_are_left_out():
+    assert without_unused(["const int a = 1;", "const int b = a;", "out[i] = 2;"]) == [
+        "out[i] = 2;"
+    ]

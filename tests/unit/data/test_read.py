@@ -1,0 +1,90 @@
+"""Modules as graphs: symbolic sizes, numbers that are sizes, and what has no graph."""
+
+from __future__ import annotations
+
+import pytest
+
+from coding_framework.data.kernelbench.problems import problem_task
+from coding_framework.data.read import UnreadableError, read
+from support.read_problems import LINEAR, PROBLEM, problem
+
+pytestmark = pytest.mark.unit
+
+
+def test_arguments_are_inputs_then_parameters_by_the_modules_own_names():
+    graph = problem("return torch.relu(self.lin(x))", **LINEAR)
+    assert [a.name for a in graph.arguments] == ["x", "lin_weight", "lin_bias"]
+    assert [n.op for n in graph.nodes] == ["linear.default", "relu.default"]
+    assert graph.outputs == (graph.nodes[-1],)
+
+
+def test_sizes_are_axes_of_the_arguments():
+    graph = problem("return self.lin(x)", **LINEAR)
+    shape = [str(size) for size in graph.outputs[0].type.shape]
+    assert shape == ["x_0", "lin_weight_0"]
+    assert {s.name: (s.argument, s.axis) for s in graph.symbols}["x_0"] == ("x", 0)
+
+
+def test_axes_of_equal_length_are_not_one_size():
+    init = "self.lin = nn.Linear(features, features)"
+    graph = problem("return self.lin(x)", init, ", features", "features")
+    assert [str(s) for s in graph.outputs[0].type.shape] == ["x_0", "lin_weight_0"]
+
+
+def test_a_number_of_the_constructor_that_is_a_size_follows_the_axis():
+    graph = problem(
+        "return x / self.count", "self.count = float(features)", ", features", "features"
+    )
+    (divided,) = graph.nodes
+    assert str(divided["other"]).replace("1.0*", "") == "x_1"
+
+
+def test_a_number_that_no_axis_has_is_asked_of_the_constructors():
+    source = PROBLEM.format(
+        parameters=", width", init="        self.width = width",
+        forward="        return x[:, :1].expand(-1, self.width) * 1.5", arguments="outputs",
+    )  # fmt: skip
+    graph = read(problem_task(source, "own"))
+    (symbol,) = (s for s in graph.symbols if s.axis == -1)
+    assert str(graph.outputs[0].type.shape[1]) == symbol.name
+    assert dict(graph.scalars)[symbol.name] == "int"
+
+
+def test_arguments_of_operations_stand_under_the_names_of_their_schema():
+    graph = problem("return F.leaky_relu(x, 0.2)")
+    (node,) = graph.nodes
+    assert node["negative_slope"] == 0.2
+    assert node["self"] is graph.arguments[0]
+
+
+def test_a_node_knows_the_line_of_the_module():
+    graph = problem("y = x * 2\nreturn torch.tanh(y)")
+    assert graph.nodes[-1].line.endswith("return torch.tanh(y)")
+
+
+def test_what_no_output_depends_on_is_left_out():
+    graph = problem("unused = torch.exp(x)\nreturn x + 1")
+    assert [n.base for n in graph.nodes] == ["add"]
+
+
+def test_a_literal_tensor_is_a_constant():
+    graph = problem("return x + torch.tensor([1.0, 2.0]).sum()")
+    assert (1.0, 2.0) in graph.constants.values()
+
+
+def test_a_small_tensor_outside_parameters_and_buffers_is_a_constant():
+    graph = problem("return x * self.scale", "self.scale = torch.arange(4.0).mean()")
+    assert list(graph.constants.values()) == [(1.5,)]
+
+
+def test_a_tensor_outside_parameters_and_buffers_that_depends_on_sizes_is_refused():
+    with pytest.raises(UnreadableError, match="register_buffer"):
+        problem(
+            "return x * self.scale", "self.scale = torch.arange(float(features))",
+            ", features", "features",
+        )  # fmt: skip
+
+
+def test_a_loop_over_an_axis_is_refused_in_one_sentence():
+    with pytest.raises(UnreadableError, match="different sizes"):
+        problem("for row in range(x.size(0)):\n    x = x * 1.01\nreturn x")
