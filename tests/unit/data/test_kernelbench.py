@@ -18,6 +18,7 @@ from coding_framework.data.kernelbench.problems import (
     load_problem_rows,
     problem_task,
 )
+from coding_framework.data.kernelbench.sizes import measure
 from coding_framework.errors import UsageError
 from coding_framework.task_shapes import count_shape_sets
 from coding_framework.types import Split, Task
@@ -93,6 +94,45 @@ def test_a_model_may_change_its_tensors_in_place() -> None:
         "in_place",
     )
     assert task.cases[0].reduction_length == 32
+
+
+@pytest.mark.parametrize(
+    "how", ["", "@torch.no_grad()", "@torch.inference_mode()", "@torch.autograd.no_grad()"]
+)
+@pytest.mark.parametrize(
+    ("result", "terms"),
+    [
+        ("x.sum(-1)", 32), ("x.cumsum(-1)", 32), ("x.var(-1)", 32), ("x.softmax(-1)", 32),
+        ("torch.nn.functional.layer_norm(x, x.shape[-1:])", 32), ("x.amax(-1)", 1),
+        ("x @ x.T", 32), ("(x @ x.T).sum(0)", 512), ("(x @ x.T).relu().sum(0)", 32),
+        ("x.gather(1, x.argsort(-1))", 1),
+        ("torch.zeros_like(x).index_add_(0, x.argmax(0) % 16, x[:1].expand(32, 32))", 32),
+        ("torch.nn.functional.avg_pool2d(x[None], 2)", 4), ("x[:, ::2] * 2", 1),
+    ],
+)  # fmt: skip
+def test_terms_are_counted_without_a_derivative(how: str, result: str, terms: int) -> None:
+    source = (
+        f"import torch\nclass Model(torch.nn.Module):\n    {how or '# plain'}\n"
+        f"    def forward(self, x):\n        return {result}\ndef get_inputs():\n"
+        "    return [torch.rand(16, 32)]\ndef get_init_inputs():\n    return []\n"
+    )
+    tree = parse(source)
+    assert measure(tree, {}).terms == terms
+
+
+def test_operators_without_a_derivative_are_read() -> None:
+    task = problem_task(
+        "import torch\nclass Scaled(torch.autograd.Function):\n    @staticmethod\n"
+        "    def forward(ctx, x, w):\n        return x @ w\n    @staticmethod\n"
+        "    def backward(ctx, grad):\n        raise RuntimeError('inference only')\n"
+        "class Model(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.w = torch.nn.Parameter(torch.rand(32, 16), requires_grad=False)\n"
+        "    def forward(self, x):\n        return Scaled.apply(x, self.w)\n"
+        "def get_inputs():\n    return [torch.rand(16, 32)]\n"
+        "def get_init_inputs():\n    return []\n",
+        "scaled",
+    )
+    assert {case.reduction_length for case in task.cases} == {32}
 
 
 _LITERAL = """import torch

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import flop_registry
 
 from coding_framework.cuda.expected.inputs import tensor_bits
-from coding_framework.cuda.expected.operation_mode import OperationMode
+from coding_framework.reference_model.operations import OperationCounter
 
 _SECTOR_BYTES = 32
 _PROBED_SECTORS = 48
@@ -27,37 +25,10 @@ def counted_flops(model: nn.Module, inputs: Sequence[torch.Tensor]) -> int:
     """Operations of matrix products and convolutions, by PyTorch's own formulas; what is done
     element by element is not counted."""
     copies = [t.clone() for t in inputs]
-    counter = _Counter()
+    counter = OperationCounter()
     with torch.no_grad(), counter:
         model(*copies)
     return counter.flops
-
-
-class _Counter(OperationMode):  # type: ignore[no-untyped-call]
-    """As PyTorch's FlopCounterMode."""
-
-    supports_higher_order_operators = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.flops: int = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if not isinstance(func, torch._ops.OpOverload):  # takes functions: not looked into
-            return func(*args, **kwargs)
-        formula = flop_registry.get(func._overloadpacket)
-        if formula is None:
-            with self:  # of its parts, where it is made of others
-                found = func.decompose(*args, **kwargs)
-            if found is not NotImplemented:
-                return found
-        found = func(*args, **kwargs)
-        if formula is not None:
-            self.flops += int(formula(*args, **kwargs, out_val=found))
-        return found
 
 
 def needed_input_bytes(

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from coding_framework.cuda.expected.operation_mode import OperationMode
+from coding_framework.reference_model.operations import EXACT, OperationMode, names, plain_name
 
 _LARGEST_RATIO = 100.0
 """Of mean to deviation: so far a one-pass variance is right."""
@@ -40,36 +40,16 @@ _KEPT_NOISE = 1 << 20
 """So many are kept for the next tensor of this size, 8 MiB; more are drawn each time."""
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-UNDEFINED_TIES = _names(
+UNDEFINED_TIES = names(
     "sort topk kthvalue median nanmedian mode cummax cummin max_pool2d_with_indices "
     "max_pool3d_with_indices adaptive_max_pool2d adaptive_max_pool3d _unique2 unique_dim"
 )
 """Operations of which nobody says which of two equal elements they take."""
-BY_INDEX = _names(
+BY_INDEX = names(
     "gather index index_select take scatter scatter_add index_put index_add embedding one_hot "
     "max_unpool2d max_unpool3d"
 )
 """Operations in which it matters which of two equal elements was taken."""
-
-_EXACT = _names(
-    "abs neg positive relu relu6 clamp clamp_min clamp_max hardtanh threshold sign sgn floor "
-    "ceil round trunc frac where max min amax amin aminmax argmax argmin maximum minimum fmax "
-    "fmin sort argsort topk kthvalue median mode cummax cummin gather index index_select take "
-    "cat stack scatter index_put masked_fill masked_select copy clone fill zero zeros "
-    "zeros_like ones ones_like full full_like empty empty_like new_zeros new_ones new_empty "
-    "new_full arange scalar_tensor lift_fresh lift_fresh_copy detach alias _to_copy flip roll "
-    "tril triu repeat constant_pad_nd reflection_pad2d replication_pad2d _unsafe_view randperm "
-    "max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool2d adaptive_max_pool3d "
-    "native_dropout embedding nonzero isnan isinf bernoulli rand randn copysign ldexp one_hot "
-    "diag_embed eq ne lt le gt ge logical_and logical_or logical_not logical_xor bitwise_and "
-    "bitwise_or bitwise_not _local_scalar_dense is_same_size eye slice_scatter select_scatter "
-    "im2col"
-)
-"""Operations that round nothing."""
 
 
 def _size_of(value: Any) -> Any:
@@ -120,7 +100,7 @@ def _rounded(out: torch.Tensor, *rest: Any) -> torch.Tensor:
 _OWN_SCALES: dict[str, Callable[..., torch.Tensor]] = {
     **dict.fromkeys(("add", "sub", "rsub"), _terms),
     **dict.fromkeys(
-        _names(
+        names(
             "mul div log1p reciprocal sqrt rsqrt square hypot hardswish hardsigmoid leaky_relu "
             "prelu _prelu_kernel true_divide softshrink hardshrink"
         ),
@@ -130,7 +110,7 @@ _OWN_SCALES: dict[str, Callable[..., torch.Tensor]] = {
     **dict.fromkeys(("sin", "cos"), _reduced),
     "tan": _tangent,
     **dict.fromkeys(
-        _names(
+        names(
             "tanh erf erfc sigmoid atan asin acos atan2 sinh asinh acosh atanh log log2 log10 elu "
             "celu selu cosh"
         ),
@@ -190,14 +170,11 @@ class Inexact(OperationMode):  # type: ignore[no-untyped-call]
         self.seen: Counter[str] = Counter()
         """How often each operation was called, by its name."""
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
+    def operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = func._schema.name.removeprefix("aten::")
         self.seen[name] += 1
-        plain = name.removesuffix("_")
-        if plain in _EXACT or func.is_view:
+        plain = plain_name(func)
+        if plain in EXACT or func.is_view:
             return func(*args, **kwargs)
         own = _OWN_SCALES.get(plain)
         if own in _LOSES_SMALL and not self._textbook:

@@ -11,8 +11,8 @@ from torch.utils._pytree import tree_leaves
 
 from coding_framework.cuda.device.rough_need import AN_INPUT, AN_OUTPUT
 from coding_framework.cuda.expected.inputs import TORCH_DTYPES
-from coding_framework.cuda.expected.operation_mode import OperationMode
 from coding_framework.reference_model import make_model, run_reference
+from coding_framework.reference_model.operations import OperationMode
 from coding_framework.types import Task, TestCase
 
 _PASSING = 16
@@ -56,10 +56,8 @@ class _Between(OperationMode):  # type: ignore[no-untyped-call]
         """Elements that the largest operation reads and makes."""
         self.result_bytes = 0
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        found = func(*args, **(kwargs or {}))
+    def operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        found = func(*args, **kwargs)
         given = {id(t): t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
         made = {id(t): t for t in tree_leaves(found) if isinstance(t, torch.Tensor)}
         if getattr(func, "is_view", False):

@@ -44,7 +44,7 @@ from coding_framework.data.kernelbench.values import (
     Bounds,
     input_bounds,
     own_inputs,
-    reduction_length,
+    run_once,
 )
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
@@ -224,8 +224,8 @@ def _cases(tree: ast.Module, sizes: Sizes) -> tuple[list[Bounds], list[TestCase]
     cases = []
     for label, values in sizes.items():
         made = measure(tree, values)
-        terms = max(reduction_length(tree, values), made.products_per_output)
-        cases.append(_case(label, tree, values, made, bounds, terms))
+        run_once(tree, values)
+        cases.append(_case(label, tree, values, made, bounds, made.terms))
     return bounds, cases
 
 
@@ -314,8 +314,9 @@ def _summing_to(count: int, draws: Sequence[Draw]) -> list[Draw]:
 
 
 def _scaled_reduction(small: int, original: Measure) -> int:
-    """Terms at the problem's own sizes, too large to differentiate: none where the small one has
-    none, else from the arithmetic, or all elements over those of the output."""
+    """Terms at the problem's own sizes: none where the small one has none, else from the
+    arithmetic, or all elements over those of the output. No kernel adds up one long sum there after
+    the other."""
     if small == 1:
         return 1
     per_output = math.ceil(original.elements / original.output_elements)

@@ -55,6 +55,8 @@ class Measure:
     """Elements of all that the operations give, views left out."""
     flops: int
     """Of matrix products and convolutions."""
+    terms: int
+    """Elements of one input or weight that an element of an output adds up, at most."""
     empty: int
     """Inputs, weights and outputs without elements."""
     single: int
@@ -100,9 +102,9 @@ class Budget:
 def measure(tree: ast.Module, values: Values) -> Measure:
     """Measure the problem at these sizes. Raises whatever the problem raises."""
     import torch
-    from torch.utils.flop_counter import FlopCounterMode
 
     from coding_framework.reference_model import make_model
+    from coding_framework.reference_model.operations import OperationCounter
 
     with torch.device("meta"), _randint_mode() as randint, torch.no_grad():
         namespace = run_module(tree, values)
@@ -113,16 +115,19 @@ def measure(tree: ast.Module, values: Values) -> Measure:
         draws = tuple(randint.found.values())
         inputs = [x.to("meta") if isinstance(x, torch.Tensor) else x for x in inputs]
         model = make_model(namespace["Model"], arguments).to("meta")  # torch.Tensor(2) is not there
-        with FlopCounterMode(display=False) as counter, _counting_mode() as counted:
+        with OperationCounter() as counted:
             outputs = as_tensors(model(*inputs))
-    tensors = [*inputs, *model.state_dict().values(), *outputs]
+    given = [*inputs, *model.state_dict().values()]
+    tensors = [*given, *outputs]
+    most = max((t.numel() for t in given), default=1)
     return Measure(
         inputs=tuple((tuple(t.shape), _dtype_name(t.dtype)) for t in inputs),
         outputs=tuple(tuple(t.shape) for t in outputs),
         init_args=tuple(_init_arg(a) for a in arguments),
         elements=sum(t.numel() for t in tensors),
         made=counted.elements,
-        flops=counter.get_total_flops(),
+        flops=counted.flops,
+        terms=max(1, *(min(most, counted.terms(t)) for t in outputs)),
         empty=sum(t.numel() == 0 for t in tensors),
         single=sum(map(_is_single, model.modules())),
         kinds=frozenset(
@@ -251,27 +256,6 @@ def _is_single(layer: Any) -> bool:
     if isinstance(layer, nn.GroupNorm):
         return layer.num_channels == layer.num_groups
     return isinstance(layer, nn.Linear) and 1 in (layer.in_features, layer.out_features)
-
-
-def _counting_mode() -> Any:
-    """A torch mode that counts the elements that operations within it give."""
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Elements(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        elements = 0
-
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            result = func(*args, **(kwargs or {}))
-            made = result if isinstance(result, (tuple, list)) else (result,)
-            for tensor, told in zip(made, func._schema.returns, strict=False):
-                if isinstance(tensor, torch.Tensor) and told.alias_info is None:
-                    self.elements += tensor.numel()
-            return result
-
-    return Elements()  # type: ignore[no-untyped-call]
 
 
 def _randint_mode() -> Any:

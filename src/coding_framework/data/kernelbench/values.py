@@ -1,4 +1,4 @@
-"""What only a run can say of a problem: which input values it takes, how long its sums are."""
+"""What only a run can say of a problem: which input values it takes."""
 
 from __future__ import annotations
 
@@ -68,25 +68,13 @@ def _range(tensor: torch.Tensor) -> Bounds:
     return (float(tensor.min()), float(tensor.max())) if tensor.numel() else (None, None)
 
 
-def reduction_length(tree: ast.Module, values: Values) -> int:
-    """How many elements of one input or weight an output element adds up, at these sizes.
+def run_once(tree: ast.Module, values: Values) -> None:
+    """Run the problem as it stands, at these sizes. Raises whatever it raises."""
+    import torch
 
-    Found by differentiation: the non-zero derivatives of a few output elements. 1 for elementwise
-    functions and for outputs without derivatives. A model may change its tensors in place. Raises
-    whatever the problem raises.
-    """
-    from torch.autograd.graph import allow_mutation_on_saved_tensors
-
-    with _own_draws(), allow_mutation_on_saved_tensors():
+    with _own_draws(), torch.no_grad():
         model, inputs = _instance(tree, values)
-        leaves = [t.detach().requires_grad_() if t.is_floating_point() else t for t in inputs]
-        outputs = as_tensors(model(*(t.clone() for t in leaves)))
-        sources = [t for t in leaves if t.requires_grad] + list(model.parameters())
-        longest = 1
-        for output in outputs:
-            if output.requires_grad and output.numel():
-                longest = max(longest, *(_terms(e, sources) for e in _samples(output)))
-    return longest
+        as_tensors(model(*inputs))
 
 
 @contextmanager
@@ -103,22 +91,6 @@ def _own_draws() -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(threads)
-
-
-def _samples(output: torch.Tensor) -> list[torch.Tensor]:
-    """The first, middle, last and largest element: one of them is past every padding."""
-    flat = output.reshape(-1)
-    places = {0, flat.numel() // 2, flat.numel() - 1, int(flat.abs().argmax())}
-    return [flat[place] for place in sorted(places)]
-
-
-def _terms(element: torch.Tensor, sources: list[torch.Tensor]) -> int:
-    import torch
-
-    if not sources:
-        return 1
-    gradients = torch.autograd.grad(element, sources, retain_graph=True, allow_unused=True)
-    return max((int(g.count_nonzero()) for g in gradients if g is not None), default=1)
 
 
 def _instance(tree: ast.Module, values: Values) -> tuple[Any, list[torch.Tensor]]:
