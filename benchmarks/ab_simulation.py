@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from bench_io import RESULTS, at_most, bar, finish, head, this_machine
@@ -41,7 +41,7 @@ CONFIG = ABTestConfig(
     incumbent=TestVariant(name="incumbent", version="a"),
     candidate=TestVariant(name="candidate", version="b"),
 )
-GUARDRAILS = {"error": 0.002, "slow": 0.05, "unverified": 0.6, "cheat": 0.01}
+GUARDRAILS = {"error": 0.002, "attrition": 0.03, "slow": 0.05, "unverified": 0.6, "cheat": 0.01}
 HARM_LOOKS = 100
 BROKEN_UNITS = 1000
 """A rollout that breaks something is followed for so many units."""
@@ -81,6 +81,10 @@ class Scenario:
     """What the router does; what it should do is CONFIG.split."""
     margin: float = 0.0
     """Harm to the goal that is tolerated."""
+    broken_off: Literal["cancelled", "refused"] = "cancelled"
+    """How a request ends that is not answered."""
+    bot: bool = False
+    """A unit more that always has a request open; it must move nothing."""
     bars: tuple[tuple[str, str, float], ...] = ()
     """(outcome, "<=" or ">=", share of the rollouts)."""
     share: float = 1.0
@@ -170,7 +174,7 @@ class Rollouts:
         for name, usual in GUARDRAILS.items():
             bad = np.where(arm > 0, scenario.bad.get(name, usual), usual)
             happened[name] = self.random.random(self.runs) < bad
-        return arm, hit * size, happened
+        return arm, hit * size * ~happened["attrition"], happened
 
     def _guardrails(self, i: int, arm: Any, happened: dict[str, Any]) -> None:
         for metric in CONFIG.metrics:
@@ -191,9 +195,18 @@ class Rollouts:
         self.live &= ~ending
 
 
-def stops(rate: float, runs: int, seed: int) -> dict[str, Any]:
-    """Units that a candidate with so many errors has served when it is rolled back."""
-    scenario = Scenario(f"errors {rate:.0%}", steady(0.3), bad={"error": rate})
+BROKEN = {
+    "errors 0.5": Scenario("errors 50%", steady(0.3), bad={"error": 0.5}),
+    "errors 0.1": Scenario("errors 10%", steady(0.3), bad={"error": 0.1}),
+    "hang-ups 0.5": Scenario("hang-ups 50%", steady(0.3), bad={"attrition": 0.5}),
+    "refusals 0.5": Scenario(
+        "refusals 50%", steady(0.3), bad={"attrition": 0.5}, broken_off="refused"
+    ),
+}
+
+
+def stops(scenario: Scenario, runs: int, seed: int) -> dict[str, Any]:
+    """Units that a candidate which fails so often has served when it is rolled back."""
     rollouts = Rollouts(scenario, runs, BROKEN_UNITS, seed)
     served = np.full(runs, math.inf)
     for i in range(BROKEN_UNITS):
@@ -262,8 +275,8 @@ def _scenario(name: str, runs: int, units: int) -> dict[str, Any]:
         row = sticky(max(20, runs * 3 // 10), 11)
     elif name == "pooled":
         row = pooled_ramp(max(20, runs // 5), 12)
-    elif name.startswith("errors"):
-        row = stops(float(name.split()[1]), max(20, runs // 4), 13)
+    elif name in BROKEN:
+        row = stops(BROKEN[name], max(20, runs // 4), 13)
     else:
         scenario = next(s for s in SCENARIOS if s.name == name)
         row = Rollouts(scenario, max(20, int(runs * scenario.share)), units, 10).run()
@@ -281,9 +294,10 @@ def bars_of(rows: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     if "-5 points" in rows:
         median = rows["-5 points"]["units_to_rollback_median"]
         found.append(at_most("-5 points: median units to the rollback", 4000, median or math.inf))
-    if "errors 0.5" in rows:
-        served = rows["errors 0.5"]["candidate_units_95"]
-        found.append(at_most("50% errors: candidate units in 95%", 45, served))
+    for name in ("errors", "hang-ups", "refusals"):
+        if f"{name} 0.5" in rows:
+            served = rows[f"{name} 0.5"]["candidate_units_95"]
+            found.append(at_most(f"50% {name}: candidate units in 95%", 45, served))
     if "errors 0.1" in rows:
         served = rows["errors 0.1"]["candidate_units_95"]
         found.append(at_most("10% errors: candidate units in 95%", 350, served))
@@ -305,7 +319,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args()
     machine = this_machine()
-    names = [s.name for s in SCENARIOS] + ["errors 0.5", "errors 0.1", "sticky users", "pooled"]
+    names = [*(s.name for s in SCENARIOS), *BROKEN, "sticky users", "pooled"]
     names = [name for name in names if args.only in name]
     with ProcessPoolExecutor(args.jobs) as workers:
         jobs = {name: workers.submit(_scenario, name, args.runs, args.units) for name in names}

@@ -14,12 +14,13 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from ab_simulation import CONFIG, GUARDRAILS, HARM_LOOKS, SCENARIOS, Rollouts, Scenario
+from ab_simulation import BROKEN, CONFIG, GUARDRAILS, HARM_LOOKS, SCENARIOS, Rollouts, Scenario
 from bench_io import RESULTS, bar, finish, head, this_machine
 
 from coding_framework.deployment.ab_testing import ABTestConfig, RampStep
@@ -34,6 +35,7 @@ NAMES = {
     "PAUSED": "paused",
     "STOPPED": "inconclusive",
 }
+BOT = b"a bot"
 
 
 class Recorded(Rollouts):
@@ -81,14 +83,16 @@ def through_store(rollouts: Recorded, run: int, folder: Path) -> dict[str, Any]:
     manager = ABTestManager(store)
     experiment = manager.create(config(rollouts.scenario, rollouts.units)).id
     manager.start(experiment)
-    moved, first_seq = None, store.last_seq(experiment)
+    moved = None
     every = max(1, rollouts.units // HARM_LOOKS)
     for start in range(0, rollouts.units, every):
+        if rollouts.scenario.bot:
+            _bot_asks(store, experiment, start // every)
         _units(store, experiment, rollouts, run, start, every)
         moved = manager.act(experiment)
         if moved is not None:
             break
-    found = _found(store, moved, first_seq)
+    found = _found(store, moved)
     checked = verify(store)
     store.close()
     return {**found, "verified": checked.difference is None}
@@ -102,22 +106,32 @@ def _units(
             arm, value, happened = rollouts.draws[i]
             variant = "candidate" if arm[run] else "incumbent"
             expose(tx, experiment, i.to_bytes(16, "big"), variant, str(i))
+            broken_off = happened["attrition"][run]
             outcome = Outcome(
-                status="verified",
-                values={"utility": float(value[run])},
-                bad=tuple(name for name in GUARDRAILS if happened[name][run]),
+                status=rollouts.scenario.broken_off if broken_off else "verified",
+                values={} if broken_off else {"utility": float(value[run])},
+                bad=tuple(n for n in GUARDRAILS if happened[n][run] and n != "attrition"),
             )
             tx.add_outcome(str(i), outcome.model_dump_json())
 
 
-def _found(store: DeploymentStore, moved: ExperimentRow | None, first: int) -> dict[str, Any]:
+def _bot_asks(store: DeploymentStore, experiment: str, number: int) -> None:
+    """Another request of the bot's; the one before it ends, so that one is always open."""
+    with store.transaction() as tx:
+        expose(tx, experiment, BOT, "candidate", f"bot{number}")
+        tx.add_outcome(f"bot{number - 1}", Outcome(status="not_judged").model_dump_json())
+
+
+def _found(store: DeploymentStore, moved: ExperimentRow | None) -> dict[str, Any]:
     if moved is None:
         return {"outcome": "none"}
-    decided = [e for e in store.events(moved.id) if e.kind == "transition"][-1]
+    events = list(store.events(moved.id))
+    decided = [e for e in events if e.kind == "transition"][-1]
     evidence = json.loads(decided.body)["evidence"]
     units = evidence.get("units") if moved.state != "PAUSED" else None
-    if units is None:  # exposure and outcome of unit n are the events 2n - 1 and 2n
-        units = (evidence["seq"] - first + 1) // 2
+    if units is None:  # those that came until then
+        exposed = (e for e in events if e.kind == "exposure" and e.seq <= evidence["seq"])
+        units = len({e.unit for e in exposed} - {BOT})
     return {
         "outcome": NAMES[moved.state],
         "unit": units,
@@ -131,7 +145,9 @@ def same(rollouts: Recorded, run: int, found: dict[str, Any]) -> bool:
     estimate = found.get("estimate")
     ended = rollouts.outcome[run] != "inconclusive"
     close = estimate is None or not ended or abs(estimate - rollouts.means[run]) <= 1e-12
-    same_end = (found["outcome"], found.get("unit")) == (rollouts.outcome[run], rollouts.ended[run])
+    later = abs(found.get("unit", 0) - rollouts.ended[run])
+    # a bot is one unit more where the arms' sizes are looked at
+    same_end = found["outcome"] == rollouts.outcome[run] and later <= int(rollouts.scenario.bot)
     return bool(same_end and close and found["verified"])
 
 
@@ -156,8 +172,9 @@ def compare(scenario: Scenario, runs: int, units: int) -> dict[str, Any]:
 
 def scenarios() -> list[Scenario]:
     """Those of the simulation, and candidates that fail."""
-    broken = (Scenario(f"errors {r:.0%}", SCENARIOS[1].rate, bad={"error": r}) for r in (0.5, 0.1))
-    return [*SCENARIOS, *broken]
+    asked = (*SCENARIOS, *BROKEN.values())
+    bots = (replace(s, name=f"{s.name}, a bot", bot=True) for s in asked)
+    return [*SCENARIOS, *BROKEN.values(), *bots]
 
 
 def main() -> int:

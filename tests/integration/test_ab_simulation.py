@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-from ab_simulation import SCENARIOS, Rollouts, Scenario, pooled_ramp, steady
+from ab_simulation import BROKEN, SCENARIOS, Rollouts, Scenario, pooled_ramp, steady
 from ab_through_store import compare
 
 pytestmark = pytest.mark.integration
 
-FAILS = Scenario("errors 50%", steady(0.3), bad={"error": 0.5})
 WINS = Scenario("+20 points", steady(0.3), lift=0.2)
 HARMS = Scenario("-20 points", steady(0.3), lift=-0.2)
 ROUTED_WRONGLY = Scenario("router 20 points off", steady(0.3), split=0.7)
@@ -22,7 +22,9 @@ ROUTED_WRONGLY = Scenario("router 20 points off", steady(0.3), split=0.7)
 @pytest.mark.parametrize(
     ("scenario", "outcome"),
     [
-        (FAILS, "rolled_back"),
+        *((scenario, "rolled_back") for scenario in BROKEN.values() if "50%" in scenario.name),
+        (replace(WINS, bot=True), "promoted"),
+        (replace(BROKEN["hang-ups 0.5"], bot=True), "rolled_back"),
         (WINS, "promoted"),
         (HARMS, "rolled_back"),
         (ROUTED_WRONGLY, "paused"),

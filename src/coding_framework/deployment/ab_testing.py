@@ -91,6 +91,7 @@ DEFAULT_STEPS = (
 DEFAULT_METRICS = (
     Metric(name="utility", kind="goal", type="bounded_mean"),
     Metric(name="error", kind="guardrail", type="bad_event"),
+    Metric(name="attrition", kind="guardrail", type="bad_event"),
     Metric(name="unverified", kind="guardrail", type="bad_event"),
     Metric(name="slow", kind="guardrail", type="bad_event"),
     Metric(name="cheat", kind="guardrail", type="bad_event"),
@@ -136,6 +137,10 @@ class ABTestConfig(Config):
     slow_s: float | None = Field(default=None, gt=0.0)
     """A request that takes more seconds is slow. Default: 1.25 times the incumbent's 95th
     percentile of the last day, fixed at the start; with fewer than 100 requests nothing is slow."""
+    rules: Literal[1, 2] = 2
+    """How its log is read. By 1 a request that was broken off or refused counts for nothing, and a
+    unit stays open for as long as any request of its runs. A config that was stored without the
+    field is of 1 (`stored`), so that what was decided by it is found again."""
 
     @model_validator(mode="after")
     def _is_a_rollout(self) -> Self:
@@ -160,6 +165,12 @@ class ABTestConfig(Config):
         if not shares or shares != sorted(set(shares)) or shares[-1] > self.split:
             raise ValueError(f"the steps must grow, up to the split {self.split} at most: {shares}")
         return self
+
+    @classmethod
+    def stored(cls, text: str) -> ABTestConfig:
+        """As it was stored, in JSON."""
+        found = cls.model_validate_json(text)
+        return found if "rules" in found.model_fields_set else found.model_copy(update={"rules": 1})
 
     @property
     def goal(self) -> Metric:

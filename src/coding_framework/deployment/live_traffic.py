@@ -187,8 +187,9 @@ class LiveTraffic:
 
     async def finish(self, request: str, outcome: Outcome) -> bool:
         """Write the outcome of an exposed request; False where it has one. Await it before the
-        answer's last byte. Where the database fails it returns at once and is written later."""
-        return await asyncio.wrap_future(self._outcome(request, outcome))
+        answer's last byte. Where the database fails it returns at once and is written later; where
+        its caller is cancelled it is written all the same."""
+        return await asyncio.shield(asyncio.wrap_future(self._outcome(request, outcome)))
 
     def finish_and_wait(self, request: str, outcome: Outcome) -> bool:
         """`finish` for a thread."""

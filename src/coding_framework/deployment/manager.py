@@ -166,7 +166,7 @@ class ABTestManager:
         return self.store.experiments(alias)
 
     def config(self, row: ExperimentRow) -> ABTestConfig:
-        return ABTestConfig.model_validate_json(row.config)
+        return ABTestConfig.stored(row.config)
 
     # --- events ---------------------------------------------------------------------------------
 

@@ -15,11 +15,11 @@ Status = Literal[
     "verified", "unverified", "not_judged", "error", "timeout", "cancelled", "refused", "lost"
 ]
 _FAILED = ("error", "timeout", "lost")
-_NOT_COUNTED = ("cancelled", "refused")
+_BROKEN_OFF = ("cancelled", "refused")
 _LEAST_USE = 0.05
 
 
-MEASURED = ("utility", "error", "unverified", "slow", "cheat")
+MEASURED = ("utility", "error", "attrition", "unverified", "slow", "cheat")
 """Metrics that the server measures itself."""
 
 
@@ -27,8 +27,8 @@ class Outcome(Record):
     """How one request ended. Maker: the server. Consumer: `Rollout`."""
 
     status: Status
-    """not_judged: answered, without a task to judge by; refused: the caller's own fault (4xx);
-    lost: no process ever told what came of it."""
+    """not_judged: answered, without a task to judge by; cancelled: its client went away; refused:
+    the model's server would not answer it (4xx); lost: no process ever told what came of it."""
     speedup: float | None = None
     """Of a verified kernel, over the baseline; None where it was not timed."""
     seconds: float | None = None
@@ -62,11 +62,13 @@ def utility(outcome: Mapping[str, Any]) -> float:
 
 
 def observation(outcome: Mapping[str, Any], config: ABTestConfig) -> Observation | None:
-    """outcome: JSON of an `Outcome`. None: it counts for nothing, since the caller ended it."""
+    """outcome: JSON of an `Outcome`. None, by the old rules alone: it counts for nothing."""
     status = outcome["status"]
-    if status in _NOT_COUNTED:
+    if config.rules == 1 and status in _BROKEN_OFF:
         return None
     bad = set(outcome.get("bad", ()))
+    if status in _BROKEN_OFF:
+        bad.add("attrition")
     if status in _FAILED:
         bad.add("error")
     if status == "unverified":

@@ -88,7 +88,7 @@ class Unit:
     ends_us: int
     """When its window ends."""
     open: int = 0
-    """Requests without an outcome."""
+    """Requests within its window that have no outcome."""
     sums: list[float] | None = None
     counts: list[int] | None = None
     """For each bounded metric; None: no value came, or they are counted."""
@@ -206,7 +206,7 @@ class Rollout:
             unit = self._enrol(key, candidate, event.ts_us)
         elif unit.candidate != candidate:
             self._pause_for("assignment", {"seq": event.seq})
-        unit.open += 1
+        unit.open += self._holds(unit, event.ts_us)
         self._open[event.request or ""] = (key, event.ts_us)
 
     def _enrol(self, key: bytes, candidate: bool, enrolled_us: int) -> Unit:
@@ -228,11 +228,15 @@ class Rollout:
     def _outcome(self, event: Event) -> None:
         key, exposed_us = self._open.pop(event.request or "")
         unit, outcome = self._known(key, event.seq), json.loads(event.body)
-        unit.open -= 1
+        unit.open -= self._holds(unit, exposed_us)
         self.counts.outcomes[unit.candidate] += 1
         self.counts.lost[unit.candidate] += outcome["status"] == "lost"
         self.newest_outcome_us = event.ts_us
         self._observed(event, unit, exposed_us)
+
+    def _holds(self, unit: Unit, exposed_us: int) -> bool:
+        """Whether the unit's window waits for a request that was exposed then."""
+        return self.config.rules == 1 or exposed_us < unit.ends_us
 
     def _observed(self, event: Event, unit: Unit, since_us: int) -> None:
         """Count an outcome or feedback; of a bad event only a unit's first of its kind."""
@@ -280,12 +284,12 @@ class Rollout:
             request = event.request or ""
             if event.kind == "exposure":
                 unit = unit or self._new_unit(event.variant == "candidate", event.ts_us)
-                unit.open += 1
+                unit.open += self._holds(unit, event.ts_us)
                 exposed[request] = event.ts_us
             elif unit is not None:
                 ended = event.kind == "outcome"
-                unit.open -= ended
                 since_us = exposed[request] if ended else event.ts_us
+                unit.open -= ended and self._holds(unit, since_us)
                 self._added(unit, self._observation(event, unit, since_us), counts)
         return unit
 

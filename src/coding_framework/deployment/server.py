@@ -431,15 +431,22 @@ class ModelServer:
 
     async def _answer(self, asked: Asked) -> dict[str, Any]:
         """The whole answer, its exposure and outcome written. Raises ApiError."""
-        asked.assignment = await self.traffic.expose(
-            asked.alias, asked.unit, asked.request, asked.assignment
-        )
+        await self._expose(asked)
         try:
             return await self._answered(asked)
         except (ApiError, InfrastructureError) as e:
             if (isinstance(e, ApiError) and e.status != 503) or not self._by_incumbent(asked):
                 raise
         return await self._answered(asked)
+
+    async def _expose(self, asked: Asked) -> None:
+        try:
+            asked.assignment = await self.traffic.expose(
+                asked.alias, asked.unit, asked.request, asked.assignment
+            )
+        except asyncio.CancelledError:  # it may be written
+            self._spawn(self._finish(asked, _ended_as("cancelled", asked)))
+            raise
 
     def _by_incumbent(self, asked: Asked) -> bool:
         """Whether the incumbent answers in the place of a candidate that failed: once."""
@@ -677,9 +684,7 @@ class ModelServer:
 
     async def _passed_on(self, asked: Asked) -> AsyncIterator[dict[str, Any]]:
         """The chunks of a chat without a task, as they come."""
-        asked.assignment = await self.traffic.expose(
-            asked.alias, asked.unit, asked.request, asked.assignment
-        )
+        await self._expose(asked)
         while True:
             began = False
             try:

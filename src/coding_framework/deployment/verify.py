@@ -74,7 +74,7 @@ def _check_experiment(
         raise _DifferenceError(f"the config of {row.id} was changed after it was created")
     _check_config(row, audit)
     _check_archive(store, row, audit)
-    rollout = Rollout(ABTestConfig.model_validate_json(row.config))
+    rollout = Rollout(ABTestConfig.stored(row.config))
     audited = _by_event(row, audit)
     read = decided = 0
     for event in store.events(row.id):

@@ -219,7 +219,7 @@ def _experiment(
 
 
 def _config(row: ExperimentRow) -> ABTestConfig:
-    return ABTestConfig.model_validate_json(row.config)
+    return ABTestConfig.stored(row.config)
 
 
 def _stairs(row: ExperimentRow, config: ABTestConfig) -> list[Stair]:

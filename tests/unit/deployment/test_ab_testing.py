@@ -120,7 +120,7 @@ def test_guardrails_share_their_alpha() -> None:
     shares = {m.name: rollout.alpha_of(m) for m in rollout.metrics}
     assert shares == {
         "utility": 0.05,
-        **dict.fromkeys(("error", "unverified", "slow", "cheat"), 0.0125),
+        **dict.fromkeys(("error", "attrition", "unverified", "slow", "cheat"), 0.01),
     }
 
 

@@ -9,7 +9,7 @@ import sqlite3
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -23,13 +23,14 @@ from coding_framework.deployment.controller import DecidedTraffic
 from coding_framework.deployment.decisions import ratio_is_broken
 from coding_framework.deployment.live_traffic import LiveTraffic
 from coding_framework.deployment.manager import ABTestManager
-from coding_framework.deployment.outcomes import Outcome
+from coding_framework.deployment.outcomes import Outcome, Status, observation
 from coding_framework.deployment.store import DeploymentStore
 from coding_framework.deployment.verify import verify
 from support.rollouts import ERROR, GOOD, Deployment, config, prepared
 
 pytestmark = pytest.mark.unit
 HELD = (RampStep(share=0.5),)
+GOOD_ENDS = ("verified", "not_judged")
 
 
 @pytest.fixture
@@ -76,6 +77,77 @@ def test_an_outcome_that_comes_after_the_window_belongs_to_its_unit(deployed: De
     assert deployed.manager.record_outcome(slow, GOOD)
     numbers = deployed.manager.evaluate(deployed.id).numbers
     assert numbers["counts"]["closed"] == [1, 1]
+
+
+BAD = {
+    "error": "error", "timeout": "error", "lost": "error", "cancelled": "attrition",
+    "refused": "attrition", "unverified": "unverified",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [s for s in get_args(Status) if s not in GOOD_ENDS])
+def test_a_candidate_whose_requests_end_so_is_rolled_back(
+    deployed: Deployment, status: Any
+) -> None:
+    """Every second request of the candidate's: no way of ending badly is invisible."""
+    ended = Outcome(status=status, seconds=0.1)
+    for number in range(120):
+        deployed.request(number % 2 == 1, ended if number % 4 == 1 else GOOD)
+    assert deployed.act() == "ROLLED_BACK"
+    assert deployed.manager.get(deployed.id).reason == f"{BAD[status]}: too often"
+    assert verify(deployed.store).difference is None
+
+
+@pytest.mark.parametrize("status", get_args(Status))
+def test_every_end_of_an_exposure_is_counted(deployed: Deployment, status: Any) -> None:
+    """As a value of the goal, as a bad event, or as an answer that nothing was to be judged in."""
+    found = observation({"status": status}, deployed.config)
+    assert found is not None
+    assert found.values or found.bad or status == "not_judged"
+    deployed.request(True, Outcome(status=status))
+    deployed.clock.pass_(6)
+    counts = deployed.manager.evaluate(deployed.id).numbers["counts"]
+    assert counts["closed"][1] + counts["empty"][1] == 1
+
+
+def with_bot(folder: Path, asks: bool, rules: int = 2) -> tuple[list[str], Deployment]:
+    """The states that a much better candidate goes through, beside a bot that always has a request
+    open or without it."""
+    deployed = Deployment(folder / "d.sqlite", config(horizon_units=600))
+    deployed.config = config(horizon_units=600, rules=rules)
+    if rules == 1:
+        stored = deployed.config.model_dump_json(exclude={"rules"})
+        with deployed.store.transaction() as tx:
+            row = deployed.manager.get(deployed.id)
+            tx.move_experiment(row, config=stored)
+    better, states, request = GOOD.model_copy(update={"speedup": 2.83}), [], None
+    for _ in range(30):
+        if asks:
+            another = deployed.request(True, None, "bot")
+            if request is not None:
+                deployed.manager.record_outcome(request, GOOD)
+            request = another
+        deployed.units(40, GOOD, better)
+        states.append(deployed.act())
+        if states[-1] == "PROMOTED":
+            break
+    return states, deployed
+
+
+def test_a_bot_that_always_has_a_request_open_changes_no_decision(tmp_path: Path) -> None:
+    (tmp_path / "bot").mkdir()
+    (tmp_path / "none").mkdir()
+    states, deployed = with_bot(tmp_path / "bot", asks=True)
+    assert states == with_bot(tmp_path / "none", asks=False)[0]
+    assert states[-1] == "PROMOTED"
+    assert verify(deployed.store).difference is None
+
+
+def test_a_rollout_of_before_is_read_by_the_rules_of_its_time(tmp_path: Path) -> None:
+    states, deployed = with_bot(tmp_path, asks=True, rules=1)
+    assert set(states) == {"RAMPING"}
+    assert deployed.manager.config(deployed.manager.get(deployed.id)).rules == 1
+    assert observation({"status": "cancelled"}, deployed.config) is None
 
 
 # --- clocks and backups ---------------------------------------------------------------------------
