@@ -41,7 +41,7 @@ CONFIG = ABTestConfig(
     incumbent=TestVariant(name="incumbent", version="a"),
     candidate=TestVariant(name="candidate", version="b"),
 )
-GUARDRAILS = {"error": 0.002, "attrition": 0.03, "slow": 0.05, "unverified": 0.6, "cheat": 0.01}
+GUARDRAILS = {"error": 0.002, "attrition": 0.02, "slow": 0.05, "unverified": 0.6, "cheat": 0.01}
 HARM_LOOKS = 100
 BROKEN_UNITS = 1000
 """A rollout that breaks something is followed for so many units."""

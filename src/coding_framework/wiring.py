@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -132,9 +133,11 @@ def _judge_config(secret: str | None, **fields: Any) -> JudgeConfig:
     return JudgeConfig(secret=drawn_from, **fields)
 
 
-def make_task_reader(sandbox: SandboxName = "auto") -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Reads tasks of callers in a sandbox (`deployment.read_problem`), a process each. Raises
-    UsageError for a sandbox that shuts too little out."""
+def make_task_reader(
+    sandbox: SandboxName = "auto",
+) -> Callable[[dict[str, Any], threading.Event | None], dict[str, Any]]:
+    """Reads tasks of callers in a sandbox (`deployment.read_problem`), a process each, which ends
+    soon after the event is set. Raises UsageError for a sandbox that shuts too little out."""
     from coding_framework.cuda.sandbox import choose_sandbox
     from coding_framework.cuda.sandbox.python_child import PythonChild
 
@@ -142,8 +145,8 @@ def make_task_reader(sandbox: SandboxName = "auto") -> Callable[[dict[str, Any]]
     answer = "coding_framework.deployment.read_problem:answer"
     PythonChild(chosen, answer)
 
-    def read(asked: dict[str, Any]) -> dict[str, Any]:
-        child = PythonChild(chosen, answer)
+    def read(asked: dict[str, Any], gone: threading.Event | None = None) -> dict[str, Any]:
+        child = PythonChild(chosen, answer, gone=gone)
         try:
             found = json.loads(child.ask(json.dumps(asked).encode(), most_bytes=4 << 20))
             if not isinstance(found, dict):

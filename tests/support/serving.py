@@ -16,7 +16,7 @@ from aiohttp import web
 from coding_framework.deployment.http import Gate, Listen, server_of
 from coding_framework.deployment.limits import Quota
 from coding_framework.deployment.serve_config import ServeConfig
-from coding_framework.deployment.server import ModelServer
+from coding_framework.deployment.server import CallersTasks, ModelServer
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.deployment.traffic import FixedTraffic, Traffic
 from coding_framework.registry.keeping import KernelKeeper, TemplatesFn
@@ -231,6 +231,7 @@ def model_server(
     judged_by: ScriptedJudge | None = None,
     traffic: Traffic | None = None,
     templates: TemplatesFn | None = None,
+    callers: CallersTasks | None = None,
     **settings: Any,
 ) -> Iterator[tuple[str, ModelServer]]:
     """(address, server); its key is `judge` in folder/keys. templates: makes those of verified
@@ -247,6 +248,6 @@ def model_server(
             config, judged_by or ScriptedJudge(), "emulator", key,
             Gate(
                 TokenFile(config.tokens), config.limits, quota=Quota(config.limits, config.used)
-            ), traffic or FixedTraffic(versions), keeper=keeper,
+            ), traffic or FixedTraffic(versions), keeper=keeper, callers=callers,
         )  # fmt: skip
         yield stack.enter_context(app_served(server.app)), server

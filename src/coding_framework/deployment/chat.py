@@ -6,7 +6,11 @@ import asyncio
 import math
 import re
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
@@ -16,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from coding_framework.agents.prompts.contract import Contract, tell_contract
 from coding_framework.agents.prompts.line_shapes import checked
 from coding_framework.data.registry import named_task
+from coding_framework.deployment.fair_queue import FairQueue
 from coding_framework.deployment.http import ApiError, parsed
 from coding_framework.deployment.limits import Limits
 from coding_framework.deployment.serve_config import MAX_BUDGET_S, MAX_CANDIDATES, MAX_TURNS
@@ -29,7 +34,11 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,199}")
 _PROBLEM = (re.compile(r"^class Model\b", re.MULTILINE), re.compile(r"^def get_inputs\b", re.M))
 _REFERENCE_S = 60.0
 MOST_CASES, MOST_ELEMENTS = 16, 1 << 22
-TaskReader = Callable[[dict[str, Any]], dict[str, Any]]
+TaskReader = Callable[[dict[str, Any], threading.Event], dict[str, Any]]
+"""{"problem": source} or {"task": fields} as {"task", "contract"}, or {"error"}. It may block, and
+ends soon after the event is set: nobody waits any more."""
+REFERENCES_AT_ONCE, MOST_OF_ONE, MOST_WAITING = 4, 1, 4
+"""References of callers that run at a time: of all, of one caller, and that wait of one caller."""
 
 
 class _Asked(BaseModel):
@@ -130,32 +139,77 @@ class TaskOfRequest:
         self.task, self.from_caller, self.sandboxed = task, from_caller, sandboxed
 
 
-async def task_of(
-    asked: ChatRequest, *, trusted: bool, reader: TaskReader | None
-) -> TaskOfRequest | None:
+class ReferencePool:
+    """Where references of callers run: on threads of their own, in turns, so that no other request
+    waits for them."""
+
+    def __init__(self) -> None:
+        self._turns = FairQueue(REFERENCES_AT_ONCE, MOST_OF_ONE)
+        self._threads = ThreadPoolExecutor(REFERENCES_AT_ONCE, "reference of a caller")
+
+    @asynccontextmanager
+    async def turn(self, caller: str) -> AsyncIterator[None]:
+        """While one of this caller's runs. Raises ApiError 429 where too many wait."""
+        if (waiting := self._turns.waiting_of(caller)) >= MOST_WAITING:
+            raise ApiError(
+                429, "references_busy", f"{waiting} references of yours wait: ask again later",
+                retry_after_s=_REFERENCE_S,
+            )  # fmt: skip
+        async with self._turns.turn(caller):
+            yield
+
+    async def read(self, reader: TaskReader, asked: dict[str, Any]) -> dict[str, Any]:
+        """What the reader says. Cancelled, it ends the reader's process, and waits for that."""
+        gone = threading.Event()
+        reading = asyncio.wrap_future(self._threads.submit(reader, asked, gone))
+        try:
+            return await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            gone.set()
+            await asyncio.wait([reading])
+            raise
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a caller's references are read."""
+
+    pool: ReferencePool
+    reader: TaskReader | None
+    """Takes those of callers who are not trusted; None: they are refused."""
+    trusted: bool
+    """Whether this caller's may run outside a sandbox."""
+    caller: str
+    charge: Callable[[], None]
+    """Counts one, before it runs. Raises ApiError 429."""
+
+
+async def task_of(asked: ChatRequest, reading: Reading) -> TaskOfRequest | None:
     """The task that a chat is about: the one it names or brings, else a problem in its last user
-    message; None: no task. trusted: whether this caller's references may run here; reader: takes
-    those of others. Raises ApiError."""
+    message; None: no task. Raises ApiError."""
     if asked.cuda_rl.task is not None:
-        return await named_or_brought(asked.cuda_rl.task, trusted=trusted, reader=reader)
+        return await named_or_brought(asked.cuda_rl.task, reading)
     source = problem_in(next((m.text for m in reversed(asked.messages) if m.role == "user"), ""))
     if source is None:
         return None
-    if not trusted:
-        return await _in_sandbox({"problem": source}, reader)
-    return TaskOfRequest(await _read_problem(source), from_caller=True)
+    if not reading.trusted:
+        return await _in_sandbox({"problem": source}, reading)
+    reading.charge()
+    async with reading.pool.turn(reading.caller):
+        return TaskOfRequest(await _read_problem(source), from_caller=True)
 
 
-async def named_or_brought(
-    given: str | dict[str, Any], *, trusted: bool, reader: TaskReader | None
-) -> TaskOfRequest:
+async def named_or_brought(given: str | dict[str, Any], reading: Reading) -> TaskOfRequest:
     """The task of a name, or of an object. Raises ApiError."""
     if isinstance(given, str):
-        return TaskOfRequest(await asyncio.to_thread(_registered, given), from_caller=False)
-    if not trusted:
-        if reader is not None:  # its mistakes cost no process
+        return TaskOfRequest(await asyncio.to_thread(registered_task, given), from_caller=False)
+    if not reading.trusted:
+        if reading.reader is not None:  # its mistakes cost no process
             _require_modest(parsed(Task, given))
-        return await _in_sandbox({"task": given}, reader)
+        return await _in_sandbox({"task": given}, reading)
     task = parsed(Task, given)
     _require_shapes(task)
     return TaskOfRequest(task, from_caller=True)
@@ -171,17 +225,19 @@ def _require_shapes(task: Task) -> None:
         )  # fmt: skip
 
 
-async def _in_sandbox(asked: dict[str, Any], reader: TaskReader | None) -> TaskOfRequest:
+async def _in_sandbox(asked: dict[str, Any], reading: Reading) -> TaskOfRequest:
     """The task of a caller who is not trusted; its reference runs in a sandbox alone."""
-    if reader is None:
+    if reading.reader is None:
         raise ApiError(
             403, "reference_not_trusted",
             "a reference of the caller's is code that would run here: name a registered task, or "
             "ask for a server with `references: sandboxed`, or for a token with the scope "
             "tasks:trusted on one with `references: trusted-tokens`",
         )  # fmt: skip
+    reading.charge()
     try:
-        found = await asyncio.to_thread(reader, asked)
+        async with reading.pool.turn(reading.caller):
+            found = await reading.pool.read(reading.reader, asked)
         if "error" in found:
             raise UsageError(str(found["error"]))
         given = found["task"] | {"source": CALLERS, "gpu_cases": [], "split": Split.OUTSIDE}
@@ -226,8 +282,9 @@ def problem_in(text: str) -> str | None:
 
 
 @lru_cache(maxsize=512)
-def _registered(name: str) -> Task:
-    """Never a file: a request names no path. Close names are not looked for: that takes seconds."""
+def registered_task(name: str) -> Task:
+    """Never a file: a request names no path. Close names are not looked for: that takes seconds.
+    Raises ApiError."""
     try:
         task = named_task(name) if _NAME.fullmatch(name) else None
     except UsageError as e:

@@ -37,12 +37,15 @@ from coding_framework.deployment.backend_pool import BackendPool
 from coding_framework.deployment.backends import BackendPolicy, Used
 from coding_framework.deployment.chat import (
     ChatRequest,
+    Reading,
+    ReferencePool,
     TaskOfRequest,
     TaskReader,
     VerifyRequest,
     WantedRequest,
     chat_request,
     named_or_brought,
+    registered_task,
     task_of,
 )
 from coding_framework.deployment.deployment_manager import DeploymentManager
@@ -99,6 +102,8 @@ PROGRESS_S = 5
 _CHUNK_CHARS = 2000
 _SHADOWS_AT_ONCE = 4
 _REFRESH_S = 1.0
+_OURS = ""
+"""Who asks for what the server itself wants to know."""
 
 
 @dataclass(slots=True)
@@ -144,8 +149,7 @@ class CallersTasks:
     """How tasks of callers who are not trusted are taken: both in sandboxes."""
 
     read: TaskReader
-    """{"problem": source} or {"task": fields} as {"task", "contract"}, or {"error"}; it may block.
-    See `wiring.make_task_reader`."""
+    """See `wiring.make_task_reader`."""
     judge: JudgeFn
     """Judges on the emulator, with references in a sandbox."""
 
@@ -179,6 +183,7 @@ class ModelServer:
         self.judge = JudgeQueue(judge, config.judge.workers, config.judge.queue)
         self._callers = callers
         self._callers_judge = JudgeQueue(callers.judge, 1) if callers is not None else self.judge
+        self._references = ReferencePool()
         self._manager = manager
         self._protocol: str | None = None
         self.metrics = ServerMetrics(lambda: self.traffic.seen)
@@ -239,6 +244,7 @@ class ModelServer:
                 task.cancel()
             await asyncio.gather(*self._background, *self._jobs.cancel(), return_exceptions=True)
             await self.backends.close()
+            self._references.close()
             if self.gate.quota is not None:
                 await asyncio.to_thread(self.gate.quota.close)
 
@@ -254,10 +260,10 @@ class ModelServer:
         """One verdict whose result is known: until it is right, the server is not ready."""
         from coding_framework.data.synthesis.catalog import kernels_of
 
-        task = (await named_or_brought("relu", trusted=False, reader=None)).task
+        task = registered_task("relu")
         while self._judge_ready is not None:
             try:
-                verdict = await self.judge(task, kernels_of("relu")[0].code)
+                verdict = await self.judge.of(_OURS)(task, kernels_of("relu")[0].code)
                 self._judge_ready = None if verdict.correct else f"relu is {verdict.reason}"
                 self._protocol, self._judged_first = verdict.receipt.protocol, verdict
             except InfrastructureError as e:
@@ -330,7 +336,7 @@ class ModelServer:
         with ExitStack() as stack:
             stack.enter_context(self.gate.running(caller))
             chat = chat_request(await read_object(request, self.gate.limits), self.gate.limits)
-            asked = await self._asked(request, caller, chat)
+            asked = await while_connected(request, self._asked(request, caller, chat))
             if chat.stream:
                 return _Stream(self, asked, stack.pop_all())
             answer = await while_connected(request, self._answer(asked))
@@ -346,7 +352,7 @@ class ModelServer:
                 f"no endpoint is called {one_line(chat.model, 60)!r}; there are: "
                 f"{', '.join(self.config.endpoints)}",
             )  # fmt: skip
-        found = await task_of(chat, trusted=self._trusts(caller), reader=self._reader)
+        found = await task_of(chat, self._reading(caller))
         key = request.headers.get("idempotency-key")
         if key is not None:
             request.scope["number"] = _digest(caller.id, key)
@@ -369,6 +375,10 @@ class ModelServer:
 
     def _judge_of(self, found: TaskOfRequest) -> JudgeQueue:
         return self._callers_judge if found.sandboxed else self.judge
+
+    def _reading(self, caller: Caller) -> Reading:
+        return Reading(self._references, self._reader, self._trusts(caller), caller.id,
+                       lambda: self.gate.charge(caller, 1))  # fmt: skip
 
     def _unit_value(self, request: Request, caller: Caller, chat: ChatRequest) -> str:
         session = request.headers.get("x-cudarl-session")
@@ -398,10 +408,11 @@ class ModelServer:
             raise ApiError(
                 503, "judge_not_ready", f"{self._judge_ready}: ask again later", retry_after_s=5.0
             )
-        if judge.full:
+        if judge.full(caller.id):
+            waiting = judge.waiting_of(caller.id)
             raise ApiError(
-                429, "judge_busy", f"{judge.waiting} verdicts wait already: ask again later",
-                retry_after_s=max(1.0, judge.wait_s),
+                429, "judge_busy", f"{waiting} verdicts of yours wait already: ask again later",
+                retry_after_s=max(1.0, judge.wait_s(caller.id)),
             )  # fmt: skip
         self.gate.charge(caller, verdicts)
 
@@ -492,7 +503,7 @@ class ModelServer:
                 raise ApiError(400, "refused_by_model", one_line(str(e), 500)) from e
             return _said_as(asked, answer)
         agents = self._agents(version, asked.chat, asked.used)
-        judge = self._judge_of(asked.found)
+        judge = self._judge_of(asked.found).of(asked.caller.id)
         await run_search(asked.search, agents, judge, self._backend_of(asked.found))
         return self._found(asked, asked.search)
 
@@ -591,7 +602,7 @@ class ModelServer:
         shadow = self.traffic.shadow(asked.alias, asked.unit)
         if shadow is None or asked.found is None or asked.enrolled:
             return
-        if asked.found.sandboxed or self.judge.full:
+        if asked.found.sandboxed or self.judge.full(_OURS):
             return
         if self._shadows >= _SHADOWS_AT_ONCE:
             return
@@ -606,7 +617,7 @@ class ModelServer:
             version = self.versions.get(shadow.candidate)
             search = new_search(task, asked.wanted)
             agents = self._agents(version, asked.chat, Used())  # ours, not the caller's
-            await run_search(search, agents, self.judge, self._judges_on)
+            await run_search(search, agents, self.judge.of(_OURS), self._judges_on)
             outcome = _outcome_of(search, time.monotonic() - started)
         except InfrastructureError as e:
             log.warning("shadow_failed", error=str(e)[:300])
@@ -622,13 +633,14 @@ class ModelServer:
         with self.gate.running(caller):
             body = await read_object(request, self.gate.limits)
             asked = parsed(VerifyRequest, body)
-            trusted = self._trusts(caller)
-            found = await named_or_brought(asked.task, trusted=trusted, reader=self._reader)
+            found = await while_connected(
+                request, named_or_brought(asked.task, self._reading(caller))
+            )
             self._require_judge(self._judge_of(found), caller, 1)
-            return await self._jobs.answer(caller.id, self._judged(found, asked.code))
+            return await self._jobs.answer(caller.id, self._judged(caller, found, asked.code))
 
-    async def _judged(self, found: TaskOfRequest, code: str) -> dict[str, Any]:
-        verdict = await self._judge_of(found)(found.task, code)
+    async def _judged(self, caller: Caller, found: TaskOfRequest, code: str) -> dict[str, Any]:
+        verdict = await self._judge_of(found).of(caller.id)(found.task, code)
         receipt = self._receipt(found, verdict).model_dump(mode="json") if verdict.correct else None
         return {"verdict": orjson.loads(verdict.model_dump_json()), "receipt": receipt}
 
@@ -639,9 +651,9 @@ class ModelServer:
             body = await read_object(request, self.gate.limits)
             asked = parsed(WantedRequest, body)
             self._require_judge(self.judge, caller, 1)
-            return await self._jobs.answer(caller.id, self._widened(asked.op, asked.shapes))
+            return await self._jobs.answer(caller.id, self._widened(caller, asked.op, asked.shapes))
 
-    async def _widened(self, op: str, shapes: Sequence[str]) -> dict[str, Any]:
+    async def _widened(self, caller: Caller, op: str, shapes: Sequence[str]) -> dict[str, Any]:
         first, keeper = self._judged_first, self._keeper
         assert first is not None
         assert keeper is not None
@@ -651,7 +663,8 @@ class ModelServer:
             why = f"no kernel for {one_line(op, 60)!r} is in use that was judged on {here[1]}"
             return {"op": op, "refused": dict.fromkeys(shapes, why)}
         on_gpu = self._judges_on == "cuda"
-        refused = await keeper.widen(kept, shapes, self.judge, on_gpu=on_gpu)
+        judge = self.judge.of(caller.id)
+        refused = await keeper.widen(kept, shapes, judge, on_gpu=on_gpu)
         return {"op": op, "kernel": kept.kernel.kernel, "refused": refused}
 
     async def _job(self, request: Request, number: str) -> Response:

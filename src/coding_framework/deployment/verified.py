@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import uuid4
 
+from coding_framework.deployment.fair_queue import FairQueue
 from coding_framework.errors import PolicyError
 from coding_framework.orchestration.turn import (
     Agent,
@@ -38,42 +39,52 @@ from coding_framework.types import (
 
 _RETRY_S = 1.0
 _TIMES = 64
+AHEAD = 2
+"""Kernels of each worker that a judge holds at a time: it compiles the next one meanwhile."""
 
 
 class JudgeQueue:
-    """A judge whose waiting line can be seen. It is a `types.JudgeFn` itself."""
+    """A judge whose callers wait in a line each, and have their turns in round robin."""
 
     def __init__(self, judge: JudgeFn, workers: int, most_waiting: int | None = None) -> None:
+        """most_waiting: verdicts of one caller that may wait before it is told to come later."""
         self._judge = judge
         self.workers = workers
         self.most_waiting = most_waiting if most_waiting is not None else 4 * workers
-        self.running = 0
-        """Verdicts that were asked for and are not there."""
+        self._turns = FairQueue(AHEAD * workers)
         self._times: deque[float] = deque(maxlen=_TIMES)
         self.on_verdict: Callable[[Verdict, float], None] = lambda verdict, seconds: None
 
     @property
     def waiting(self) -> int:
-        return max(0, self.running - self.workers)
+        """Of all callers."""
+        return self._turns.waiting
 
-    @property
-    def full(self) -> bool:
-        return self.waiting >= self.most_waiting
+    def waiting_of(self, caller: str) -> int:
+        return self._turns.waiting_of(caller)
 
-    @property
-    def wait_s(self) -> float:
-        """How long a verdict that is asked for now will wait: the line times a verdict's median,
-        over the judges."""
+    def full(self, caller: str) -> bool:
+        return self.waiting_of(caller) >= self.most_waiting
+
+    def wait_s(self, caller: str) -> float:
+        """How long a verdict that this caller asks for now will wait: its line in its turns, times
+        a verdict's median, over the judges."""
         median = statistics.median(self._times) if self._times else 1.0
-        return self.waiting * median / self.workers
+        before = min(self.waiting, self.waiting_of(caller) * max(1, self._turns.callers))
+        return before * median / self.workers
 
-    async def __call__(self, task: Task, code: str) -> Verdict:
-        self.running += 1
+    def of(self, caller: str) -> JudgeFn:
+        """The judge, for one caller."""
+
+        async def judge(task: Task, code: str) -> Verdict:
+            return await self._in_turn(caller, task, code)
+
+        return judge
+
+    async def _in_turn(self, caller: str, task: Task, code: str) -> Verdict:
         started = time.monotonic()
-        try:
+        async with self._turns.turn(caller):
             verdict = await self._judge(task, code)
-        finally:
-            self.running -= 1
         seconds = time.monotonic() - started
         self._times.append(verdict.receipt.duration_s or seconds)
         self.on_verdict(verdict, seconds)

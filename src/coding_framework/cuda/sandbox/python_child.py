@@ -15,6 +15,7 @@ import select
 import struct
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -25,8 +26,9 @@ FRAME = struct.Struct("<Q")
 """The length of a request or answer; an answer's first byte is one of the next two."""
 DONE, FAILED = b"+", b"-"
 _LIMITS = Limits(cpu_s=60, memory_bytes=8 * GIB, file_bytes=1 << 20, open_files=128)
-_START_S, _ANSWER_S = 300.0, 600.0
-"""Far above the limit of CPU time: load must not turn into a fault of the caller's."""
+_START_S, _ANSWER_S = 300.0, 120.0
+"""An answer may take twice its limit of CPU time: who sleeps holds a place."""
+_LOOK_S = 0.25
 _MOST_BYTES = GIB
 _INSIDE = "/reference"
 _INNER = "coding_framework.cuda.sandbox.confined_python"
@@ -42,15 +44,23 @@ class ChildEndedError(UsageError):
 class PythonChild:
     """One such process; it starts with the first request, and ends with `stop` or with us."""
 
-    def __init__(self, sandbox: Sandbox, answer: str, limits: Limits = _LIMITS) -> None:
-        """answer: MODULE:FUNCTION, from bytes to bytes. Raises UsageError for a sandbox that shuts
-        too little out."""
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        answer: str,
+        limits: Limits = _LIMITS,
+        *,
+        gone: threading.Event | None = None,
+    ) -> None:
+        """answer: MODULE:FUNCTION, from bytes to bytes. gone: set when nobody waits for an answer
+        any more, which ends it. Raises UsageError for a sandbox that shuts too little out."""
         if sandbox.name not in _STRONG:
             raise UsageError(
                 f"the {sandbox.name} sandbox does not shut out enough for code of others: install "
                 "bubblewrap (`make setup`), or allow references of trusted tokens only"
             )
         self._sandbox, self._answer, self._limits = sandbox, answer, limits
+        self._gone = gone
         self._running: Running | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._to = self._from = -1
@@ -145,8 +155,11 @@ class PythonChild:
     def _await(self, handle: int, event: int, ends: float) -> None:
         poll = select.poll()
         poll.register(handle, event)
-        if not poll.poll(max(0.0, ends - time.monotonic()) * 1000):
-            raise ChildEndedError(f"the reference takes over {_ANSWER_S:g} s: make it smaller")
+        while not poll.poll(1000 * max(0.0, min(_LOOK_S, ends - time.monotonic()))):
+            if self._gone is not None and self._gone.is_set():
+                raise ChildEndedError("nobody waits for the reference any more")
+            if time.monotonic() >= ends:
+                raise ChildEndedError("the reference takes too long: make it smaller")
 
     def _ended(self) -> ChildEndedError:
         return ChildEndedError(
