@@ -10,13 +10,14 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
 from coding_framework.errors import UsageError
+from coding_framework.monitoring.text import one_line
 from coding_framework.paths import write_atomic
 from coding_framework.registry.files import MAX_FILE_BYTES, DamagedError, StoredFile, parse_path
 from coding_framework.registry.kernels import KernelRegistry
@@ -31,7 +32,6 @@ from coding_framework.registry.templates import (
 from coding_framework.types import Candidate, Record, Task, source_bytes, source_text
 
 MANIFEST = "manifest.json"
-MAX_ARCHIVE_BYTES = 4 << 30
 _MAX_FILES = 100_000
 
 
@@ -152,25 +152,34 @@ def _tar(files: dict[str, bytes]) -> bytes:
 
 def _read(archive: Path) -> dict[str, bytes]:
     """The plain files of an archive that may be anybody's, by the names that we give ours: nothing
-    is unpacked to a path that it names."""
-    files: dict[str, bytes] = {}
-    left = MAX_ARCHIVE_BYTES
+    is unpacked to a path that it names, and no file is larger than the archive."""
     try:
-        with tarfile.open(archive, mode="r:") as tar:
-            for count, entry in enumerate(tar):
-                ours = entry.name == MANIFEST or parse_path(entry.name) is not None
-                left -= entry.size
-                if not (ours and entry.isreg()) or entry.size > MAX_FILE_BYTES or left < 0:
-                    raise UsageError(
-                        f"{archive} holds {entry.name[:80]!r}, which no archive of kernels does: "
-                        "it is not used"
-                    )
-                if count >= _MAX_FILES:
-                    raise UsageError(f"{archive} holds over {_MAX_FILES} files: it is not used")
-                opened = tar.extractfile(entry)
-                files[entry.name] = opened.read() if opened is not None else b""
+        with archive.open("rb") as file:
+            return dict(_entries(archive, file))
     except OSError as e:
         raise UsageError(f"{archive} cannot be read ({e.strerror}): check its name") from e
-    except tarfile.TarError as e:
-        raise UsageError(f"{archive} is no whole tar file ({e}): copy it again") from e
-    return files
+    except (tarfile.TarError, ValueError) as e:
+        said = one_line(str(e), 200)
+        raise UsageError(f"{archive} is no whole tar file ({said}): copy it again") from e
+
+
+def _entries(archive: Path, file: BinaryIO) -> Iterator[tuple[str, bytes]]:
+    """Name and bytes of each. Headers are read one by one: what tar has beyond plain files (links,
+    sparse files, long names) has no place in an archive of ours. Raises UsageError, TarError."""
+    for _ in range(_MAX_FILES):
+        header = file.read(tarfile.BLOCKSIZE)
+        if header == bytes(tarfile.BLOCKSIZE):
+            return
+        entry = tarfile.TarInfo.frombuf(header, "utf-8", "strict")
+        ours = entry.name == MANIFEST or parse_path(entry.name) is not None
+        plain = entry.type in (tarfile.REGTYPE, tarfile.AREGTYPE)
+        if not (ours and plain and 0 <= entry.size <= MAX_FILE_BYTES):
+            raise UsageError(
+                f"{archive} holds {one_line(entry.name, 80)!r}, which no archive of kernels does: "
+                "it is not used"
+            )
+        data = file.read(-entry.size % tarfile.BLOCKSIZE + entry.size)
+        if len(data) < entry.size:
+            raise tarfile.ReadError("it ends in the middle of a file")
+        yield entry.name, data[: entry.size]
+    raise UsageError(f"{archive} holds over {_MAX_FILES} files: it is not used")
