@@ -69,7 +69,7 @@ async def test_sleeping_references_hold_up_nobody_and_end_with_their_clients(
     upstream = Upstream(lambda body: "Hello.")
     with model_server(
         tmp_path, [upstream], callers=CallersTasks(reader, ScriptedJudge()), references="sandboxed"
-    ) as (url, server):
+    ) as (url, _):
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
             await ready(client)
             foreign = chat(task=find_task("relu").model_dump(mode="json"))

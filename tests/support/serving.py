@@ -204,8 +204,8 @@ def config_of(urls: list[str], folder: Path, **settings: Any) -> ServeConfig:
 
 
 @contextmanager
-def app_served(app: Any) -> Iterator[str]:
-    """An application's address, while it serves in a thread."""
+def app_served(app: Any, **settings: Any) -> Iterator[str]:
+    """An application's address, while it serves in a thread. settings: of uvicorn's."""
     told: list[str] = []
     ready = threading.Event()
 
@@ -214,6 +214,8 @@ def app_served(app: Any) -> Iterator[str]:
         ready.set()
 
     web_server = server_of(app, Listen(port=0), started)
+    for name, value in settings.items():
+        setattr(web_server.config, name, value)
     thread = threading.Thread(target=lambda: asyncio.run(web_server.serve()), daemon=True)
     thread.start()
     try:

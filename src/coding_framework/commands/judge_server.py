@@ -25,7 +25,7 @@ class JudgeServerOptions(Config):
     port: int = Field(default=8090, ge=0, le=65535)
     """Port to listen on; 0 takes a free one, which the first line names."""
     queue: int = Field(default=1024, ge=1)
-    """Kernels that wait or are judged at a time; a caller beyond them is told to try again."""
+    """Kernels of one caller that wait or are judged at a time; more are told to come later."""
     tokens: Path = Path("deployment/tokens")
     """File of tokens; without one only this machine is served. Default: deployment/tokens."""
     folder: Path = Path("outputs/judge_server")
@@ -55,19 +55,19 @@ def run(args: Namespace) -> int:
     from coding_framework.cuda.sandbox import choose_sandbox
     from coding_framework.cuda.toolchain.toolkit import find_toolkit
     from coding_framework.deployment.http import Gate, Listen, require_safe, run_app
-    from coding_framework.deployment.judge_server import JudgeServer
+    from coding_framework.deployment.judge_server import MOST_BYTES, JudgeServer
     from coding_framework.deployment.limits import Limits
     from coding_framework.deployment.tokens import TokenFile
     from coding_framework.monitoring.logs import configure_logging
     from coding_framework.wiring import make_judge
 
     tokens, listen = TokenFile(options.tokens), Listen(host=options.host, port=options.port)
-    require_safe(listen, tokens)
+    door = require_safe(listen, tokens)
     configure_logging(options.log_file)
     find_toolkit()  # raises where it is missing, now and not at the first kernel
     choose_sandbox(settings.sandbox)
     limits = Limits(
-        body_bytes=64 << 20,
+        body_bytes=MOST_BYTES,
         requests_per_s=options.requests_per_s,
         concurrent=options.concurrent,
         candidates_per_min=options.kernels_per_min,
@@ -79,8 +79,9 @@ def run(args: Namespace) -> int:
             kept_bytes=int(options.keep_gib * 2**30),
         )
         stack.callback(judge.close)
-        server = JudgeServer(judge, Gate(tokens, limits), queue=options.queue)
-        run_app(server.app, listen, tokens, started=lambda url: _tell(url, bool(tokens.all())))
+        gate = Gate(tokens, limits, door=door)
+        server = JudgeServer(judge, gate, queue=options.queue, workers=judge.capacity)
+        run_app(server.app, listen, lambda url: _tell(url, door.needs_token))
     return EXIT_OK
 
 

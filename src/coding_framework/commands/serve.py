@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -17,6 +17,9 @@ from coding_framework.commands.failures import EXIT_OK, EXIT_OURS
 from coding_framework.commands.flags import add_command, add_flags, config_from
 from coding_framework.errors import UsageError
 from coding_framework.types import Config
+
+if TYPE_CHECKING:
+    from coding_framework.deployment.http import Door
 
 
 class ServeOptions(Config):
@@ -74,30 +77,30 @@ def _serve(config: Any, options: ServeOptions) -> None:
     from coding_framework.deployment.workers import run_workers, shared_folder
     from coding_framework.registry.receipts import load_key
 
-    tokens, listen = TokenFile(config.tokens), config.listen
-    require_safe(listen, tokens)
+    listen = config.listen
+    door = require_safe(listen, TokenFile(config.tokens))
     load_key(config.keys, config.key)
     _require_sandbox(config.judge.sandbox, options.allow_native_sandbox)
     with ExitStack() as stack:
         if listen.workers == 1:
-            app = _server(config, options, stack, None).app
-            run_app(app, listen, tokens, _tell(tokens))
+            app = _server(config, options, door, stack, None).app
+            run_app(app, listen, _tell(door))
             return
         traffic, _, manager = open_traffic(config)  # the database learns the file once, before all
         traffic.close()
         if manager is not None:
             manager.store.close()
-        make = partial(_worker, config, options, stack.enter_context(shared_folder()))
-        run_workers(make, listen.workers, listen, tokens, _tell(tokens))
+        make = partial(_worker, config, options, door, stack.enter_context(shared_folder()))
+        run_workers(make, listen.workers, listen, _tell(door))
 
 
-def _worker(config: Any, options: ServeOptions, shared: Path) -> Any:
+def _worker(config: Any, options: ServeOptions, door: Door, shared: Path) -> Any:
     """The application of one of several processes; what it opened ends with it."""
     from coding_framework.monitoring.logs import configure_logging
 
     configure_logging(options.log_file)
     stack = ExitStack()
-    app = _server(config, options, stack, shared).app
+    app = _server(config, options, door, stack, shared).app
     own = app.router.lifespan_context
 
     @asynccontextmanager
@@ -110,7 +113,9 @@ def _worker(config: Any, options: ServeOptions, shared: Path) -> Any:
     return app
 
 
-def _server(config: Any, options: ServeOptions, stack: ExitStack, shared: Path | None) -> Any:
+def _server(
+    config: Any, options: ServeOptions, door: Door, stack: ExitStack, shared: Path | None
+) -> Any:
     """The server of this process; what it opens is closed with `stack`."""
     from coding_framework.cuda.choose_backend import choose_backend
     from coding_framework.deployment.http import Gate
@@ -142,7 +147,7 @@ def _server(config: Any, options: ServeOptions, stack: ExitStack, shared: Path |
         keeper = KernelKeeper(config.registry, config.keys, key, judge.templates)
     gate = Gate(
         TokenFile(config.tokens), config.limits,
-        shared=shared and shared / "limits.sqlite", quota=Quota(config.limits, config.used),
+        door=door, shared=shared, quota=Quota(config.limits, config.used),
         hosts=config.listen.hosts,
     )  # fmt: skip
     return ModelServer(
@@ -151,10 +156,10 @@ def _server(config: Any, options: ServeOptions, stack: ExitStack, shared: Path |
     )  # fmt: skip
 
 
-def _tell(tokens: Any) -> Any:
+def _tell(door: Door) -> Any:
     def tell(url: str) -> None:
         print(f"serving on {url}", flush=True)
-        if not tokens.all():
+        if not door.needs_token:
             print(
                 "no token is needed, so only this machine is served: `cuda-rl token create` makes "
                 "one",

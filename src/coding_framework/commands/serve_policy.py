@@ -70,7 +70,7 @@ def run(args: Namespace) -> int:
 
     tokens, listen = TokenFile(options.tokens), Listen(host=options.host, port=options.port)
     configure_logging()
-    require_safe(listen, tokens)
+    door = require_safe(listen, tokens)
     folder = resolve_model(args.model)
     base = options.name or folder.name
     if base in adapters:
@@ -90,8 +90,9 @@ def run(args: Namespace) -> int:
             own = [digest] if adapter is None else [digest, weights_digest(adapter)]
             weights[name] = " ".join(own)
         limits = Limits(body_bytes=8 << 20, requests_per_s=1000.0, concurrent=options.queue)
-        server = PolicyServer(policies, Gate(tokens, limits), queue=options.queue, weights=weights)
-        run_app(server.app, listen, tokens, lambda url: print(f"serving on {url}", flush=True))
+        gate = Gate(tokens, limits, door=door)
+        server = PolicyServer(policies, gate, queue=options.queue, weights=weights)
+        run_app(server.app, listen, lambda url: print(f"serving on {url}", flush=True))
     return EXIT_OK
 
 

@@ -30,10 +30,10 @@ from coding_framework.cuda.build.cache import KernelCompilationCache
 from coding_framework.cuda.build.compile_failure import Failure, explain_failure, killed_for_memory
 from coding_framework.cuda.build.cubin import registers_in
 from coding_framework.cuda.build.diagnostics import (
-    MAX_SOURCE_CHARS,
     SOURCE_NAME,
     CompilerReport,
     parse_report,
+    too_long,
 )
 from coding_framework.cuda.build.headers import Headers, small_headers, torch_headers
 from coding_framework.cuda.build.ptx_summary import first_kernel, ptx_digest, techniques
@@ -416,9 +416,9 @@ def _cpu_seconds(usage: Path) -> float:
 
 def _refuse(code: str) -> CompilationResult | None:
     """What no compiler needs to see."""
-    reason = None
-    if len(code) > MAX_SOURCE_CHARS:
-        reason = f"the source has {len(code)} characters, more than the {MAX_SOURCE_CHARS} allowed"
+    reason = too_long(code)
+    if reason is not None:
+        pass
     elif "\0" in code:
         reason = "the source contains NUL bytes"
     elif not code.strip():

@@ -7,6 +7,10 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+AHEAD = 2
+"""Kernels of each of a judge's workers that it holds at a time: it compiles the next one
+meanwhile."""
+
 
 class FairQueue:
     """Use it in one event loop. Within a caller's line the order is that of coming; whose turn is

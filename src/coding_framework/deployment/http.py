@@ -1,10 +1,11 @@
 """What every HTTP server of ours has: tokens, limits, errors as one sentence, metrics.
 
     app = make_app("judge", gate, metrics)      # FastAPI with the guards installed
+    door = require_safe(listen, tokens)         # before anything else
     caller = gate.caller(request, "verify")     # who asks; 401, 403
     with gate.running(caller): ...              # 429
-    body = await read_object(request, limits)   # 400, 408, 413
-    run_app(app, listen, gate.tokens)           # until SIGTERM or Ctrl-C
+    body = await read_object(request, limits)   # 400, 408, 413, 503
+    run_app(app, listen)                        # until SIGTERM or Ctrl-C
 
 Guaranteed: an answer never holds a traceback; what fails by our fault is 503 with the request's
 number, under which the log has the traceback. Where no token is needed, and at the operators'
@@ -63,6 +64,9 @@ T = TypeVar("T")
 
 HEADER_BYTES = 16 * 1024
 HEADER_S = 10.0
+LINGER_S = 5.0
+"""How long the rest of a body may take to arrive whose answer is out already."""
+_FREE_BYTES = 1 << 20
 LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 
@@ -74,7 +78,7 @@ class Listen(Config):
     port: int = Field(default=8080, ge=0, le=65535)
     """Port to listen on; 0 takes a free one, which the first line names."""
     uds: Path | None = None
-    """Unix socket to listen on instead of a port."""
+    """Unix socket to listen on instead of a port; only this user can connect to it."""
     forwarded_allow_ips: str = "127.0.0.1"
     """Proxies whose X-Forwarded-For is believed."""
     hosts: tuple[str, ...] = ()
@@ -125,37 +129,73 @@ class Caller:
     token: Token | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What everybody is asked for, which is decided when a server starts. Maker: `require_safe`."""
+
+    needs_token: bool
+    public: bool
+    """Whether other machines reach it."""
+
+
 class Gate:
-    """Lets callers in, by their tokens and limits."""
+    """Lets callers in, by their tokens and limits.
+
+    Once a token is needed, one is needed until the server ends, whatever becomes of the file.
+    """
 
     def __init__(
         self,
         tokens: TokenFile | None,
         limits: Limits,
         *,
+        door: Door | None = None,
         shared: Path | None = None,
         quota: Quota | None = None,
         hosts: Iterable[str] = (),
     ) -> None:
-        """shared: a file in which the processes of one server count together; None: it is the only
-        one. quota: counts the tokens of the models; None: nobody does. hosts: see Listen."""
+        """door: None: this machine alone is served. shared: a folder of this run of the server, in
+        which its processes count together; None: it is the only one. quota: counts the tokens of
+        the models; None: nobody does. hosts: see Listen."""
+        self.public = door is not None and door.public
+        self._needs_token = (door or require_safe(Listen(), tokens)).needs_token
+        self._noted = shared / "needs_token" if shared is not None else None
+        self._body_bytes = 0
         self._hosts = {name.lower() for name in ("localhost", socket.gethostname(), *hosts)}
         self.tokens = tokens
         self.limits = limits
         self.quota = quota
-        self._meter = Meter(limits, shared)
+        self._meter = Meter(limits, shared and shared / "limits.sqlite")
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether a token is needed: at the start, or since there was one."""
+        if not self._needs_token and self.tokens is not None:
+            noted = self._noted is not None and self._noted.exists()
+            self._needs_token = noted or bool(self.tokens.all())
+            if self._needs_token and self._noted is not None:
+                self._noted.touch()  # also for a process that is started anew
+        return self._needs_token
 
     def caller(self, request: Request, scope: TokenScope) -> Caller:
         """Who asks, who must have `scope`. Raises ApiError 401 or 403."""
-        caller = self._identified(request)
+        caller = self.known(request)
         if scope not in caller.scopes:
             raise ApiError(
                 403, "missing_scope", f"this needs a token with the scope {scope}: ask for one"
             )
         return caller
 
+    def known(self, request: Request) -> Caller:
+        """Who asks, whatever the scopes. Raises ApiError 401, InfrastructureError where the file of
+        tokens cannot be read."""
+        try:
+            return self._identified(request)
+        except UsageError as e:
+            raise InfrastructureError(str(e)) from e
+
     def _identified(self, request: Request) -> Caller:
-        if self.tokens is None or not self.tokens.all():
+        if self.tokens is None or not self.needs_token:
             return Caller("local", LOCAL_SCOPES)
         kind, _, secret = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not secret:
@@ -171,7 +211,7 @@ class Gate:
         """Raises ApiError where a browser may have been sent here by a page of another site: under
         a name that is not ours (a name of that site's may point to this machine), or with another
         origin. Other programs say neither."""
-        if not scope["path"].startswith("/admin") and self.tokens is not None and self.tokens.all():
+        if not scope["path"].startswith("/admin") and self.needs_token:
             return
         said = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host = said.get(b"host", "localhost")
@@ -191,6 +231,27 @@ class Gate:
         except ValueError:
             return name.lower() in self._hosts
         return True
+
+    @contextmanager
+    def body(self, scope: Scope) -> Iterator[BodyRoom]:
+        """Room for a request's body, until `read_object` has read it or the request ends."""
+        room = scope["body_room"] = BodyRoom(self)
+        try:
+            yield room
+        finally:
+            room.release()
+
+    def take_body(self, nbytes: int) -> None:
+        """So many bytes more of bodies are held. Raises ApiError 503 where they are too many."""
+        if self._body_bytes + nbytes > self.limits.bodies_bytes:
+            raise ApiError(
+                503, "busy", "too many large bodies are on their way: wait and ask again",
+                retry_after_s=2.0,
+            )  # fmt: skip
+        self._body_bytes += nbytes
+
+    def give_body(self, nbytes: int) -> None:
+        self._body_bytes -= nbytes
 
     @contextmanager
     def running(self, caller: Caller) -> Iterator[None]:
@@ -221,6 +282,25 @@ class Gate:
             raise _too_many(e) from e
 
 
+class BodyRoom:
+    """What one request's body holds of the room for all bodies. The first MiB is free."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate, self._got, self._held = gate, 0, 0
+
+    def grow(self, nbytes: int) -> None:
+        """Raises ApiError 503."""
+        self._got += nbytes
+        more = max(0, self._got - _FREE_BYTES) - self._held
+        if more > 0:
+            self._gate.take_body(more)
+            self._held += more
+
+    def release(self) -> None:
+        self._gate.give_body(self._held)
+        self._held = 0
+
+
 def _too_many(error: OverLimitError) -> ApiError:
     return ApiError(
         429, "over_limit", f"{error}: wait and ask again", retry_after_s=error.retry_after_s
@@ -233,10 +313,13 @@ def _too_many(error: OverLimitError) -> ApiError:
 async def read_object(request: Request, limits: Limits) -> dict[str, Any]:
     """The JSON object of a body. Raises ApiError 400, 408 or 413."""
     body = await request.body()
+    del request._body  # starlette keeps it as long as the request
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as e:
         raise ApiError(400, "not_json", f"the body is not JSON ({one_line(str(e), 120)})") from e
+    finally:
+        request.scope["body_room"].release()
     if not isinstance(value, dict):
         raise ApiError(400, "not_an_object", "the body must be a JSON object")
     if _deeper_than(value, limits.json_depth):
@@ -375,7 +458,9 @@ def make_app(
         return {"status": "ok", "version": __version__}
 
     @app.get("/metrics")
-    async def prometheus() -> Response:
+    async def prometheus(request: Request) -> Response:
+        if gate.public:
+            gate.known(request)
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return app
@@ -431,7 +516,9 @@ class _Guard:
 
         try:
             self._gate.require_own_site(scope)
-            await self._app(scope, _limited(scope, receive, self._gate.limits), noted)
+            with self._gate.body(scope) as room:
+                limited = _limited(scope, receive, self._gate.limits, room)
+                await self._app(scope, limited, noted)
         except (ClientGoneError, ClientDisconnect):
             statuses.append(499)
         except Exception as e:
@@ -459,8 +546,9 @@ def _our_fault(number: str, error: Exception) -> ApiError:
     )
 
 
-def _limited(scope: Scope, receive: Receive, limits: Limits) -> Receive:
-    """`receive` that ends a body which is too long (413) or too slow (408)."""
+def _limited(scope: Scope, receive: Receive, limits: Limits, room: BodyRoom) -> Receive:
+    """`receive` that ends a body which is too long (413) or too slow (408), or for which there is
+    no room now (503)."""
     _require_length(scope, limits)
     ends = time.monotonic() + limits.body_s
     got, whole = 0, False
@@ -479,6 +567,7 @@ def _limited(scope: Scope, receive: Receive, limits: Limits) -> Receive:
         got += len(message.get("body", b""))
         if got > limits.body_bytes:
             raise _too_large(limits)
+        room.grow(len(message.get("body", b"")))
         whole = message["type"] == "http.request" and not message.get("more_body", False)
         return message
 
@@ -498,8 +587,9 @@ def _too_large(limits: Limits) -> ApiError:
 # --- the process ----------------------------------------------------------------------------------
 
 
-class _Protocol(HttpToolsProtocol):
-    """uvicorn's, with limits on a request's head, which it has none of."""
+class BoundedConnection(HttpToolsProtocol):
+    """uvicorn's, with limits on a request's head, and on the rest of a body whose answer is out; it
+    has none of either."""
 
     _head_bytes = 0
     _late: asyncio.TimerHandle | None = None
@@ -528,6 +618,27 @@ class _Protocol(HttpToolsProtocol):
         super().data_received(data)
         if self._late is not None and self._head_bytes > HEADER_BYTES:
             self._end_late()
+        self._end_when_idle()
+
+    def _end_when_idle(self) -> None:
+        """What came may be no request: uvicorn's own timer ended with it."""
+        idle = self.cycle is None or self.cycle.response_complete
+        waits = self._late is not None or self.timeout_keep_alive_task is not None
+        if idle and not waits and not self.transport.is_closing():
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete and self.cycle.more_body:
+            self._settle()
+            self._late = self.loop.call_later(LINGER_S, self._end_late)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        if self.cycle.response_complete:
+            self._settle()
 
     def on_message_begin(self) -> None:
         if self._late is None:
@@ -543,27 +654,27 @@ class _Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
 
-def require_safe(listen: Listen, tokens: TokenFile | None) -> None:
+def require_safe(listen: Listen, tokens: TokenFile | None) -> Door:
     """Raises UsageError where others could reach a server that has no token."""
+    has_tokens = tokens is not None and bool(tokens.all())
     outside = listen.uds is None and listen.host not in LOCAL_HOSTS
-    if outside and (tokens is None or not tokens.all()):
+    if outside and not has_tokens:
         raise UsageError(
             f"a server on {listen.host} needs tokens, and there is none: create one with "
             "`cuda-rl token create --scope complete`, or listen on 127.0.0.1"
         )
+    return Door(needs_token=has_tokens, public=outside)
 
 
 def run_app(
     app: FastAPI,
     listen: Listen,
-    tokens: TokenFile | None,
     started: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; running requests get 10 s. started: told the address.
 
-    Raises UsageError where the address is taken, or others could reach it without a token.
+    Raises UsageError where the address is taken.
     """
-    require_safe(listen, tokens)
     # uvicorn sends itself the signal that it ended by, after its end: our caller has yet to close
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
@@ -575,10 +686,7 @@ def run_app(
 
 async def _serve(app: FastAPI, listen: Listen, started: Callable[[str], None]) -> None:
     logging.getLogger("uvicorn.error").addFilter(_told_by_us)
-    try:
-        await server_of(app, listen, started).serve()
-    except SystemExit as e:  # uvicorn's word for an address that it cannot have
-        raise UsageError(taken(listen)) from e
+    await server_of(app, listen, started).serve()
 
 
 def _told_by_us(record: logging.LogRecord) -> bool:
@@ -586,12 +694,40 @@ def _told_by_us(record: logging.LogRecord) -> bool:
     return not isinstance(record.msg, OSError)
 
 
-def taken(listen: Listen) -> str:
-    """What is told where it cannot be listened there."""
-    return (
-        f"cannot listen on {listen.uds or f'{listen.host}:{listen.port}'}: it is taken or not this "
-        "machine's; choose another"
-    )
+@contextmanager
+def bound(listen: Listen, config: uvicorn.Config) -> Iterator[socket.socket]:
+    """The socket to listen on; a Unix socket lets in this user alone, and goes with the block.
+    Raises UsageError where the address cannot be had."""
+    where = listen.uds or f"{listen.host}:{listen.port}"
+    try:
+        made = config.bind_socket() if listen.uds is None else _unix_socket(listen.uds)
+    except (SystemExit, OSError) as e:  # SystemExit is uvicorn's word
+        raise UsageError(
+            f"cannot listen on {where}: it is taken or not this machine's; choose another"
+        ) from e
+    with made:
+        try:
+            yield made
+        finally:
+            if listen.uds is not None:
+                listen.uds.unlink(missing_ok=True)
+
+
+def _unix_socket(path: Path) -> socket.socket:
+    """Raises OSError."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if path.is_socket() and made.connect_ex(str(path)) != 0:
+            path.unlink()  # left by a server that was killed
+        before = os.umask(0o177)
+        try:
+            made.bind(str(path))
+        finally:
+            os.umask(before)
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 def server_of(app: FastAPI, listen: Listen, started: Callable[[str], None]) -> uvicorn.Server:
@@ -602,8 +738,8 @@ def server_of(app: FastAPI, listen: Listen, started: Callable[[str], None]) -> u
 def uvicorn_config(app: Any, listen: Listen, **more: Any) -> uvicorn.Config:
     """How our applications are served."""
     return uvicorn.Config(
-        app, host=listen.host, port=listen.port, uds=str(listen.uds) if listen.uds else None,
-        http=_Protocol, log_config=None, access_log=False, server_header=False,
+        app, host=listen.host, port=listen.port, http=BoundedConnection,
+        log_config=None, access_log=False, server_header=False,
         forwarded_allow_ips=listen.forwarded_allow_ips, timeout_graceful_shutdown=10,
         timeout_keep_alive=30, **more,
     )  # fmt: skip
@@ -616,10 +752,14 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._listen, self._tell = listen, started
 
+    async def serve(self, sockets: Any = None) -> None:
+        with bound(self._listen, self.config) as made:
+            await super().serve([made])
+
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
         if not self.should_exit:
-            self._tell(address_of(self._listen, self.servers[0].sockets[0]))
+            self._tell(address_of(self._listen, sockets[0]))
 
 
 def address_of(listen: Listen, bound: Any) -> str:

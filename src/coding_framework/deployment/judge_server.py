@@ -2,28 +2,34 @@
 
     POST /v1/verdicts    {"task": "relu", "code": "..."}, or {"kernels": [{"id", "task", "code"}]}
 
-Guaranteed: at most `queue` kernels wait or are judged at a time, and who comes then is told when to
-ask again (503); a kernel that was taken is judged to its end, also where its client goes away, and
-its verdict is kept in the judge's folder, so that whoever asks again gets that verdict; a worker
-that dies costs one repetition. A task is asked for by name, unless the caller's token has the scope
-`tasks:trusted`: a task of one's own holds Python that the judge runs.
+Guaranteed: at most `queue` kernels of a caller wait or are judged at a time, and who sends more is
+told when to ask again (503); callers have their turns in round robin. A kernel that was taken is
+judged to its end, also where its client goes away, and its verdict is kept in the judge's folder,
+so that whoever asks again gets that verdict; a worker that dies costs one repetition. A task is
+asked for by name, unless the caller's token has the scope `tasks:trusted`: a task of one's own
+holds Python that the judge runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Coroutine, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter as Counted
+from prometheus_client import Gauge, Histogram
 from pydantic import ValidationError
 
+from coding_framework.cuda.build.diagnostics import too_long
 from coding_framework.data.registry import find_task
+from coding_framework.deployment.fair_queue import AHEAD, FairQueue
 from coding_framework.deployment.http import (
     SECONDS,
     ApiError,
@@ -41,10 +47,14 @@ from coding_framework.errors import (
     error_as_data,
     first_complaint,
 )
+from coding_framework.monitoring.text import one_line
 from coding_framework.types import JudgeFn, Task, Verdict
 
 MOST_KERNELS = 256
 """Of one request."""
+MOST_BYTES = 32 << 20
+"""Of a body: so many kernels of the longest that a judge takes."""
+MOST_NAME = 200
 RETRY_S = 2.0
 KEYS = {"id", "task", "code"}
 FILES = (".py", ".json", ".yaml", ".yml")
@@ -62,16 +72,17 @@ class Asked:
 class JudgeServer:
     """The application: `app` for uvicorn."""
 
-    def __init__(self, judge: JudgeFn, gate: Gate, *, queue: int) -> None:
-        """queue: kernels that wait or are judged at a time."""
+    def __init__(self, judge: JudgeFn, gate: Gate, *, queue: int, workers: int = 1) -> None:
+        """queue: kernels of one caller that wait or are judged at a time. workers: of the judge."""
         self._judge, self._gate, self._queue = judge, gate, queue
-        self._taken = 0
+        self._turns = FairQueue(AHEAD * workers)
+        self._taken: Counter[str] = Counter()
         self._jobs: set[asyncio.Task[Verdict]] = set()
         metrics = HttpMetrics()
-        self._verdicts = Counter(
+        self._verdicts = Counted(
             "cuda_rl_verdicts", "Verdicts, by status.", ("status",), registry=metrics.registry
         )
-        self._faults = Counter(
+        self._faults = Counted(
             "cuda_rl_judge_faults", "Kernels without a verdict, by our fault.",
             registry=metrics.registry,
         )  # fmt: skip
@@ -82,7 +93,7 @@ class JudgeServer:
         waiting = Gauge(
             "cuda_rl_judge_queue", "Kernels that wait or are judged.", registry=metrics.registry
         )
-        waiting.set_function(lambda: self._taken)
+        waiting.set_function(self._taken.total)
         self.app: FastAPI = make_app("judge", gate, metrics)
         self.app.add_api_route("/v1/verdicts", self._answer, methods=["POST"])
 
@@ -93,46 +104,49 @@ class JudgeServer:
             many = "kernels" in body
             asked = await asyncio.to_thread(_read_all, body, caller)
             self._gate.charge(caller, len(asked))
-            self._require_room(len(asked))
-            jobs = [self._start(self._one(each)) for each in asked]
+            self._require_room(caller.id, len(asked))
+            jobs = [self._start(caller.id, self._one(caller.id, each)) for each in asked]
             done = await asyncio.gather(*map(asyncio.shield, jobs), return_exceptions=True)
         if not many:
             return as_json(_verdict_of(done[0]))
         results = [_result(each.id, found) for each, found in zip(asked, done, strict=True)]
         return as_json({"results": results})
 
-    def _require_room(self, kernels: int) -> None:
+    def _require_room(self, caller: str, kernels: int) -> None:
         """Raises ApiError 413 where the queue can never hold them, 503 where it cannot now."""
         if kernels > self._queue:
             raise ApiError(
                 413, "too_many", f"this server takes {self._queue} kernels at a time: send fewer"
             )
-        if self._taken + kernels > self._queue:
+        if self._taken[caller] + kernels > self._queue:
             raise ApiError(
                 503,
                 "busy",
-                f"{self._taken} of {self._queue} places are taken: wait and ask again",
+                f"{self._taken[caller]} of {self._queue} places are taken: wait and ask again",
                 retry_after_s=RETRY_S,
             )
 
-    def _start(self, work: Coroutine[Any, Any, Verdict]) -> asyncio.Task[Verdict]:
+    def _start(self, caller: str, work: Coroutine[Any, Any, Verdict]) -> asyncio.Task[Verdict]:
         """A job that its client's going does not end."""
-        self._taken += 1
+        self._taken[caller] += 1
         job = asyncio.create_task(work)
         self._jobs.add(job)
-        job.add_done_callback(self._ended)
+        job.add_done_callback(partial(self._ended, caller))
         return job
 
-    def _ended(self, job: asyncio.Task[Verdict]) -> None:
-        self._taken -= 1
+    def _ended(self, caller: str, job: asyncio.Task[Verdict]) -> None:
+        self._taken[caller] -= 1
+        self._taken = +self._taken
         self._jobs.discard(job)
         if not job.cancelled():
             job.exception()  # seen, also where no client is left
 
-    async def _one(self, asked: Asked) -> Verdict:
+    async def _one(self, caller: str, asked: Asked) -> Verdict:
         started = time.monotonic()
         try:
-            verdict = await self._judge(asked.task, asked.code)
+            at_once = too_long(asked.code) is not None  # nothing is compiled
+            async with nullcontext() if at_once else self._turns.turn(caller):
+                verdict = await self._judge(asked.task, asked.code)
         except Exception:
             self._faults.inc()
             raise
@@ -176,6 +190,8 @@ def _task(given: Any, caller: Caller) -> Task:
             raise ApiError(
                 400, "wrong_use", "a file cannot be named here: send the task's fields instead"
             )
+        if len(given) > MOST_NAME or not given.isprintable():
+            raise ApiError(400, "wrong_use", f"no task is called {one_line(given, 60)!r}")
         return _task_of_name(given)
     if not isinstance(given, dict):
         raise ApiError(400, "wrong_use", '"task" must be a name, or an object with its fields')

@@ -32,6 +32,8 @@ class Limits(Config):
 
     body_bytes: int = Field(default=1 << 20, ge=1024)
     """Longest body of a request, in bytes."""
+    bodies_bytes: int = Field(default=256 << 20, ge=1 << 20)
+    """Bytes of all bodies that are read at a time, beyond the first MiB of each."""
     body_s: float = Field(default=30.0, gt=0.0)
     """Longest time that a body may take to arrive, in seconds."""
     json_depth: int = Field(default=32, ge=4)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import uuid4
 
-from coding_framework.deployment.fair_queue import FairQueue
+from coding_framework.deployment.fair_queue import AHEAD, FairQueue
 from coding_framework.errors import PolicyError
 from coding_framework.orchestration.turn import (
     Agent,
@@ -39,8 +39,6 @@ from coding_framework.types import (
 
 _RETRY_S = 1.0
 _TIMES = 64
-AHEAD = 2
-"""Kernels of each worker that a judge holds at a time: it compiles the next one meanwhile."""
 
 
 class JudgeQueue:

@@ -1,6 +1,6 @@
 """One server in several processes on one address.
 
-    run_workers(make, 4, listen, tokens, tell)     # until SIGTERM or Ctrl-C
+    run_workers(make, 4, listen, tell)     # until SIGTERM or Ctrl-C
 
 uvicorn's supervisor starts each process anew that ends or hangs; the others answer meanwhile. What
 the processes share lies in `shared_folder`: limits, jobs, metrics. When the parent is killed, its
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import socket
@@ -32,17 +33,16 @@ from coding_framework.deployment.http import (
     SHARED_METRICS,
     Listen,
     address_of,
-    require_safe,
-    taken,
+    bound,
     uvicorn_config,
 )
-from coding_framework.deployment.tokens import TokenFile
-from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.errors import InfrastructureError
 from coding_framework.store.events import log
 
 START_S = 300.0
 """Until the first workers serve: they import much, on a machine that may be busy."""
 _AGAIN_S = 5.0
+_MEMORY = Path("/dev/shm")
 _FOLDER = "cuda-rl-workers-"
 _HUNG_S = 60
 """A worker that says nothing for so long is started anew."""
@@ -52,11 +52,9 @@ _HUNG_S = 60
 def shared_folder() -> Iterator[Path]:
     """A folder of this run in memory, where the system has such a place; environment variables tell
     its processes where their metrics lie."""
-    memory = Path("/dev/shm")
-    place = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
-    for left in place.glob(f"{_FOLDER}*"):  # by a server that was killed
-        if not psutil.pid_exists(int(left.name.split("-")[3])):
-            shutil.rmtree(left, ignore_errors=True)
+    place = _MEMORY if os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
+    for left in filter(_left_behind, place.glob(f"{_FOLDER}*")):
+        shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=f"{_FOLDER}{os.getpid()}-", dir=place) as name:
         metrics = Path(name) / "metrics"
         metrics.mkdir()
@@ -67,36 +65,37 @@ def shared_folder() -> Iterator[Path]:
             del os.environ[SHARED_METRICS]
 
 
+def _left_behind(folder: Path) -> bool:
+    """Whether a server of this user's made the folder, and was killed. Anybody can make one."""
+    process = re.fullmatch(rf"{_FOLDER}(\d{{1,9}})-\w+", folder.name)
+    try:
+        ours = process is not None and folder.lstat().st_uid == os.getuid()
+    except OSError:
+        return False
+    return ours and process is not None and not psutil.pid_exists(int(process[1]))
+
+
 def run_workers(
     make: Callable[[], FastAPI],
     count: int,
     listen: Listen,
-    tokens: TokenFile | None,
     started: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C, for which it raises KeyboardInterrupt. make: makes a worker's
     application, in its process. started: told the address, when all serve.
 
-    Raises UsageError where the address is taken, or others could reach it without a token,
-    InfrastructureError where a worker does not start.
+    Raises UsageError where the address is taken, InfrastructureError where a worker does not start.
     """
-    require_safe(listen, tokens)
     config = uvicorn_config(_Worker(make), listen, factory=True, workers=count, loop="uvloop")
     config.timeout_worker_healthcheck = _HUNG_S
-    try:
-        bound = config.bind_socket()
-    except SystemExit as e:
-        raise UsageError(taken(listen)) from e
     before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    with bound:
-        workers = _Workers(config, [bound], lambda: started(address_of(listen, bound)))
+    with bound(listen, config) as made:
+        workers = _Workers(config, [made], lambda: started(address_of(listen, made)))
         try:
             workers.run()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-            if listen.uds is not None:
-                listen.uds.unlink(missing_ok=True)
     if workers.failure is not None:
         raise InfrastructureError(workers.failure)
     if workers.interrupted:

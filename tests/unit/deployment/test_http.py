@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
+from coding_framework.deployment import http, workers
 from coding_framework.deployment.http import (
     Gate,
     HttpMetrics,
     Listen,
+    bound,
     make_app,
     read_object,
     require_safe,
+    uvicorn_config,
 )
 from coding_framework.deployment.limits import Bucket, Limits, Meter, OverLimitError
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.errors import InfrastructureError, UsageError
+from support.serving import app_served
 
 pytestmark = pytest.mark.unit
+SCOPE = {
+    "type": "http", "method": "POST", "path": "/echo", "raw_path": b"/echo",
+    "query_string": b"", "headers": [], "http_version": "1.1", "scheme": "http",
+    "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2), "root_path": "",
+}  # fmt: skip
 
 
 def app_of(gate: Gate) -> FastAPI:
@@ -219,6 +232,152 @@ def test_requests_that_run_are_counted_until_they_end() -> None:
         pass
 
 
+@pytest.mark.parametrize("becomes", ["moved", "emptied", "damaged"])
+def test_a_token_is_needed_whatever_becomes_of_the_file(tmp_path: Path, becomes: str) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    _, secret = tokens.create(["verify"])
+    client = client_of(tokens)  # no request has come yet
+    if becomes == "moved":
+        tokens.path.rename(tmp_path / "elsewhere")
+    else:
+        tokens.path.write_text("" if becomes == "emptied" else "what")
+    answers = [
+        client.post("/echo", json={}, headers=headers)
+        for headers in ({}, {"Authorization": f"Bearer {secret}"})
+    ]
+    assert [a.status_code for a in answers] == [401, 503 if becomes == "damaged" else 401]
+
+
+def test_a_token_that_is_made_while_a_server_runs_shuts_it_for_good(tmp_path: Path) -> None:
+    tokens, shared = TokenFile(tmp_path / "tokens"), tmp_path / "run"
+    shared.mkdir()
+    first, second = (
+        TestClient(app_of(Gate(tokens, Limits(), shared=shared)), base_url="http://127.0.0.1")
+        for _ in range(2)
+    )
+    assert first.post("/echo", json={}).status_code == 200
+    TokenFile(tokens.path).create(["verify"])
+    assert first.post("/echo", json={}).status_code == 401
+    tokens.path.unlink()
+    assert [c.post("/echo", json={}).status_code for c in (first, second)] == [401, 401]
+
+
+def test_metrics_of_an_address_that_others_reach_need_a_token(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    _, secret = tokens.create(["complete"])
+    door = require_safe(Listen(host="0.0.0.0"), tokens)
+    app = app_of(Gate(tokens, Limits(), door=door))
+    client = TestClient(app, base_url="http://127.0.0.1")
+    assert client.get("/metrics").status_code == 401
+    header = {"Authorization": f"Bearer {secret}"}
+    assert client.get("/metrics", headers=header).status_code == 200
+    assert client_of(tokens).get("/metrics").status_code == 200
+
+
+async def test_large_bodies_that_come_at_once_have_room_together_for_so_many_bytes() -> None:
+    gate = Gate(None, Limits(body_bytes=8 << 20, bodies_bytes=(4 << 20) + 100))
+    app = app_of(gate)
+
+    def body_of(size: int, go_on: asyncio.Event) -> tuple[Any, Any, list[int]]:
+        """A request whose last bytes wait: ASGI's receive and send, and the status."""
+        parts, statuses = iter([b'{"a": "', b"x" * size]), list[int]()
+
+        async def receive() -> Any:
+            for part in parts:
+                return {"type": "http.request", "body": part, "more_body": True}
+            await go_on.wait()
+            return {"type": "http.request", "body": b'"}', "more_body": False}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+
+        return receive, send, statuses
+
+    go_on, tasks, told = asyncio.Event(), [], []
+    for size in (3 << 20, 3 << 20, 3 << 20, 1 << 19):
+        receive, send, statuses = body_of(size, go_on)
+        tasks.append(asyncio.create_task(app(dict(SCOPE), receive, send)))
+        told.append(statuses)
+        await asyncio.sleep(0.05)
+    assert told == [[], [], [503], []]  # 2 MiB beyond the first of each
+    go_on.set()
+    await asyncio.gather(*tasks)
+    assert told == [[200], [200], [503], [200]]
+    assert gate._body_bytes == 0
+
+
+def test_a_unix_socket_lets_in_this_user_alone(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    listen = Listen(uds=path)
+    for _ in range(2):  # the second takes the place of one that was left
+        with bound(listen, uvicorn_config(None, listen)) as made:
+            assert path.stat().st_mode & 0o777 == 0o600
+            made.listen()
+            with (
+                pytest.raises(UsageError, match="it is taken"),
+                bound(listen, uvicorn_config(None, listen)),
+            ):
+                pass
+        path.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(str(path))
+
+
+REQUEST = b"POST /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 8\r\n\r\n{}      "
+REFUSED = b"POST /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999\r\n\r\n"
+
+
+def test_no_connection_stays_open_whatever_its_client_sends_and_then_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A request that stops after any of its bytes, a body that goes on after its answer, line ends
+    that are no request."""
+    for name in ("HEADER_S", "LINGER_S"):
+        monkeypatch.setattr(http, name, 0.5)
+    app = app_of(Gate(None, Limits(body_s=0.5)))
+    with app_served(app, timeout_keep_alive=1) as url:
+        where = urlsplit(url)
+        sent = [REQUEST[:n] for n in range(0, len(REQUEST) + 1, 7)]
+        sent += [REQUEST + b"\r\n", REQUEST + REQUEST[:30], REFUSED, REFUSED + b"x" * 50]
+        held = []
+        for data in sent:
+            made = socket.create_connection((where.hostname, where.port or 80), timeout=60)
+            made.sendall(data)
+            held.append(made)
+        trickling = held[-1]
+        ends, closed = time.monotonic() + 6.0, set[int]()
+        while len(closed) < len(held) and time.monotonic() < ends:
+            with contextlib.suppress(OSError):
+                trickling.send(b"x")
+            for number, made in enumerate(held):
+                made.settimeout(0.01)
+                with contextlib.suppress(TimeoutError):
+                    try:
+                        over = not made.recv(1 << 16)
+                    except ConnectionError:
+                        over = True
+                    closed |= {number} if over else set()
+        assert [sent[n] for n in range(len(held)) if n not in closed] == []
+        for made in held:
+            made.close()
+
+
+@pytest.mark.parametrize("name", ["x", "1", "1-", "-1-a", "99999999999999-a", "\udcff", "1-a-b"])
+def test_a_folder_that_anybody_may_have_made_does_not_stop_a_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(workers, "_MEMORY", tmp_path)
+    foreign = tmp_path / f"cuda-rl-workers-{name}"
+    foreign.mkdir()
+    left = tmp_path / "cuda-rl-workers-4194999-abc_d"
+    left.mkdir()
+    with workers.shared_folder() as folder:
+        assert folder.parent == tmp_path
+        assert foreign.exists()
+        assert not left.exists()
+
+
 def test_other_addresses_need_a_token(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens")
     with pytest.raises(UsageError, match="token create"):
@@ -239,10 +398,5 @@ async def test_a_body_that_comes_too_slowly_ends_with_408() -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {
-        "type": "http", "method": "POST", "path": "/echo", "raw_path": b"/echo",
-        "query_string": b"", "headers": [], "http_version": "1.1", "scheme": "http",
-        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2), "root_path": "",
-    }  # fmt: skip
-    await app(scope, receive, send)
+    await app(dict(SCOPE), receive, send)
     assert sent[0]["status"] == 408

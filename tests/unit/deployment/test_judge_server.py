@@ -73,6 +73,8 @@ def test_a_batch_gets_a_verdict_or_a_fault_for_each_in_its_order() -> None:
         ({"task": "/etc/passwd.json", "code": "x"}, 400, "a file cannot be named"),
         ({"task": {"name": "own"}, "code": "x"}, 403, "tasks:trusted"),
         ({"task": 3, "code": "x"}, 400, "must be a name"),
+        ({"task": "r" * 300, "code": "x"}, 400, "no task is called"),
+        ({"task": "relu\0", "code": "x"}, 400, "no task is called"),
         ({"task": "relu"}, 400, '"task" and "code"'),
         ({"task": "relu", "code": 3}, 400, '"task" and "code"'),
         ({"task": "relu", "code": None}, 400, "must be texts"),

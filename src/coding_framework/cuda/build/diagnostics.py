@@ -16,6 +16,15 @@ from coding_framework.types import Diagnostic, KernelResources
 
 SOURCE_NAME = "kernel.cu"
 MAX_SOURCE_CHARS = 100_000
+
+
+def too_long(code: str) -> str | None:
+    """Why a source is too long to be judged; None: it is not."""
+    if len(code) <= MAX_SOURCE_CHARS:
+        return None
+    return f"the source has {len(code)} characters, more than the {MAX_SOURCE_CHARS} allowed"
+
+
 MAX_DIAGNOSTICS = 20
 MAX_MESSAGE_CHARS = 400
 

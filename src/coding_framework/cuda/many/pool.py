@@ -24,6 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeVar
 
+from coding_framework.cuda.build.diagnostics import too_long
 from coding_framework.cuda.choose_backend import choose_backend
 from coding_framework.cuda.device.gpu_sharing import ROOM_BYTES, gpus, in_quarantine
 from coding_framework.cuda.device.rough_need import roughly_needed_bytes
@@ -45,6 +46,7 @@ from coding_framework.types import (
     CompilationResult,
     Probe,
     ProbeResult,
+    Status,
     Task,
     Verdict,
 )
@@ -165,10 +167,23 @@ class JudgePool:
         return Verdict.model_validate(answer["verdict"])
 
     def _submit(self, task: Task, code: str) -> Future[Verdict]:
+        if (reason := too_long(code)) is not None:  # megabytes would go through every process
+            told: Future[Verdict] = Future()
+            told.set_result(self._refused(task, code, reason))
+            return told
         start = partial(self._enqueue, task, code)
         if self._cache_folder is None:
             return start()
         return self._equal_jobs.submit((task.model_dump_json(), code), start)
+
+    def _refused(self, task: Task, code: str, reason: str) -> Verdict:
+        return Verdict(
+            status=Status.COMPILE_ERROR,
+            reason=reason,
+            task=task.name,
+            candidate_sha256=Candidate.model_construct(code=code).sha256,
+            backend=self._backend,
+        )
 
     def _enqueue(self, task: Task, code: str) -> Future[Verdict]:
         number, watched = self._waiting.join(code), self._watch.join()
