@@ -198,9 +198,8 @@ def test_a_full_judge_is_429_with_the_wait(tmp_path: Path) -> None:
     with model_server(tmp_path, [upstream], judge, **config) as (url, server):
         wait_ready(url)
         judge.seconds = 3600.0
-        with httpx.stream(
-            "POST", f"{url}/v1/chat/completions", json={**with_task(), "stream": True}, timeout=60
-        ):
+        body = {**with_task(n=3), "stream": True}  # one is judged, one compiled meanwhile
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=60):
             until(lambda: server.judge.waiting == 1)
             busy = post(url, with_task())
     assert (busy.status_code, busy.json()["error"]["type"]) == (429, "judge_busy")

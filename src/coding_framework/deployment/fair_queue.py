@@ -25,6 +25,11 @@ class FairQueue:
         """Of the callers who wait; the next one is first."""
 
     @property
+    def taken(self) -> int:
+        """Places."""
+        return self._running.total()
+
+    @property
     def waiting(self) -> int:
         return sum(map(len, self._lines.values()))
 
@@ -61,7 +66,7 @@ class FairQueue:
 
     def _give(self) -> None:
         """Free places go to the callers in turn."""
-        while self._running.total() < self.places:
+        while self.taken < self.places:
             free = (c for c in self._lines if self._running[c] < self._most)
             caller = next(free, None)
             if caller is None:

@@ -54,6 +54,11 @@ class JudgeQueue:
         self.on_verdict: Callable[[Verdict, float], None] = lambda verdict, seconds: None
 
     @property
+    def running(self) -> int:
+        """Verdicts that were asked for and are not there."""
+        return self._turns.taken + self._turns.waiting
+
+    @property
     def waiting(self) -> int:
         """Of all callers."""
         return self._turns.waiting
