@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 
@@ -79,6 +80,55 @@ def test_source_without_a_fence_is_taken_from_its_first_line() -> None:
     found = extract_kernel("The kernel:\n" + KERNEL)
     assert found.code == KERNEL
     assert "no fence" in found.note
+
+
+_EXPLAINED = MODEL.replace(
+    "    def forward",
+    '    """So:\n\n    ```\n    ModelNew()(x)\n    ```\n    """\n\n    def forward',
+)
+_AT_THE_MARGIN = MODEL + '\nTOLD = """\n```\nModelNew()(x)\n```\n"""\n'
+
+
+def _indented(text: str, by: str) -> str:
+    return "\n".join(by + line for line in text.split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (fenced(_EXPLAINED, "python"), _EXPLAINED),
+        (fenced(_AT_THE_MARGIN, "python"), _AT_THE_MARGIN),
+        (fenced(MODEL + '# """\n', "python") + "\nThat is all.", MODEL + '# """\n'),
+        ("- This one:\n\n" + _indented(fenced(MODEL, "python"), "  "), MODEL),
+        ("2. " + _indented(fenced(KERNEL), "   ").lstrip(), KERNEL),
+        ("\t* deep:\n" + _indented(fenced(KERNEL), "\t"), KERNEL),
+        (_indented(fenced(KERNEL), "> "), KERNEL),
+        (_indented(fenced(KERNEL), "> > "), KERNEL),
+        (fenced(KERNEL.rstrip()) + "\nDone.", KERNEL),
+        (fenced(KERNEL.rstrip()) + "\n" + fenced("k<<<1, 1>>>(o);\n"), KERNEL),
+        ("My kernel: " + fenced(KERNEL), KERNEL),
+        (fenced(KERNEL, "cuda:fast/kernel.cu"), KERNEL),
+        (fenced(KERNEL, "{.cuda .numberLines}"), KERNEL),
+        (fenced(KERNEL, "text"), KERNEL),
+        (fenced(KERNEL, "hip"), KERNEL),
+        (f"<think>\n__global__ or not?\n</think>\n<answer>\n{KERNEL}</answer>\nSo.", KERNEL),
+        (f"<code>\n{MODEL}</code>\n", MODEL),
+        (json.dumps({"name": "submit", "arguments": {"code": KERNEL}}), KERNEL),
+        (json.dumps({"arguments": json.dumps({"code": KERNEL})}), KERNEL),
+        ("```json\n" + json.dumps({"kernel": MODEL}, indent=1) + "\n```", MODEL),
+        (json.dumps({"content": "Here:\n" + fenced(KERNEL) + "\nso."}), KERNEL),
+        (fenced(KERNEL) + "\n" + fenced("__global__ void k(float* o);  // of forward {\n"), KERNEL),
+    ],
+)
+def test_a_kernel_is_found_as_models_write_answers(answer: str, code: str) -> None:
+    assert extract_kernel(answer).code == code
+
+
+@settings(max_examples=200)
+@given(st.lists(st.sampled_from([" ", "\t", "\r", "x", "\n", "\u00a0", "\ufeff", "\f"])))
+def test_a_block_is_taken_byte_for_byte(parts: list[str]) -> None:
+    code = KERNEL + "".join(parts) + "\n"
+    assert extract_kernel(fenced(code)).code == code
 
 
 @pytest.mark.parametrize(
