@@ -88,9 +88,12 @@ def run_verify(args: Namespace) -> int:
     if args.registry is not None or not _is_file(args.receipt):
         args.registry = args.registry or REGISTRY
         return verify_registered(args)
-    given = _receipt_in(_read(args.receipt))
+    read = _read(args.receipt)
+    given = _receipt_in(read)
     try:
         receipt = check_receipt(given, args.keys or KEYS)
+        if given is not read and "choices" in read:
+            _require_shown(receipt.kernel, read["choices"][0])
         if args.kernel is not None:
             require_source(receipt.kernel, args.kernel)
     except ReceiptError as e:
@@ -122,6 +125,17 @@ def _read(name: str) -> Any:
     except (OSError, ValueError, RecursionError) as e:
         what = e.strerror if isinstance(e, OSError) else "it is not JSON"
         raise UsageError(f"the receipt {name!r} cannot be read ({what}): check the path") from e
+
+
+def _require_shown(kernel: str, choice: dict[str, Any]) -> None:
+    """Raises ReceiptError where an answer shows another kernel than its receipt is about."""
+    from coding_framework.agents.extraction import extract_kernel
+    from coding_framework.registry.digests import kernel_id
+    from coding_framework.registry.receipts import ReceiptError
+
+    code = extract_kernel(str((choice.get("message") or {}).get("content"))).code or ""
+    if kernel not in (kernel_id(code), kernel_id(code.removesuffix("\n"))):  # a fence adds its end
+        raise ReceiptError("the receipt is about another kernel than the answer shows")
 
 
 def _receipt_in(given: Any) -> dict[str, Any]:

@@ -12,15 +12,27 @@ def kernel_id(code: str) -> str:
     return f"sha256:{Candidate.model_construct(code=code).sha256}"
 
 
+_FUNCTION = frozenset({"reference", "init_args", "cases", "gpu_cases"})
+_JUDGED_BY = _FUNCTION | {"naive_kernel", "scalar_positions", "atomic_order"}
+
+
 def task_digest(task: Task) -> str:
-    """Digest of what an answer is judged by: reference, shape sets, constructor arguments."""
-    said = task.model_dump_json(include={"reference", "init_args", "cases", "gpu_cases"})
-    return hashlib.sha256(said.encode()).hexdigest()
+    """Digest of the function that a task asks for: reference, shape sets, constructor arguments."""
+    return _digest(task, _FUNCTION)
 
 
 def task_id(task: Task) -> str:
-    """`sha256:...` of a task."""
-    return f"sha256:{task_digest(task)}"
+    """`sha256:...` of all of a task that a judge reads: two tasks of one id are judged alike."""
+    return f"sha256:{_digest(task, _JUDGED_BY)}"
+
+
+def former_task_id(task: Task) -> str:
+    """Its id up to protocol 14, which left out what else decides a verdict."""
+    return f"sha256:{_digest(task, _FUNCTION)}"
+
+
+def _digest(task: Task, fields: frozenset[str]) -> str:
+    return hashlib.sha256(task.model_dump_json(include=set(fields)).encode()).hexdigest()
 
 
 def shape_key(case: TestCase) -> str:

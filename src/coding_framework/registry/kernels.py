@@ -36,7 +36,7 @@ from coding_framework.registry.database import (
     RegistryDatabase,
     now_us,
 )
-from coding_framework.registry.digests import kernel_id, task_id
+from coding_framework.registry.digests import former_task_id, kernel_id, task_id
 from coding_framework.registry.files import DamagedError, Files, StoredFile
 from coding_framework.registry.receipts import KernelReceipt, ReceiptError, check_receipt
 from coding_framework.registry.records import MOVES, KernelStatus, RegisteredKernel
@@ -162,9 +162,9 @@ class KernelRegistry:
             task = Task.model_validate_json(path.read_bytes())
         except (OSError, ValidationError) as e:
             raise DamagedError(f"{path} cannot be read as a task: add the kernel again") from e
-        if task_id(task) != kernel.task or task.name != kernel.op:
+        if kernel.task not in (task_id(task), former_task_id(task)):
             raise DamagedError(f"{path} is not the task of its name: add the kernel again")
-        return task
+        return task.model_copy(update={"name": kernel.op})
 
     def signed(self, kernel: RegisteredKernel) -> list[dict[str, Any]]:
         """Its receipts as they were signed, in the order of `RegisteredKernel.receipts`."""
@@ -256,6 +256,16 @@ class KernelRegistry:
         self._database.move(self._entry(kernel)._replace(status=kernel.status), status, reason)
         return self._one(kernel.kernel, kernel.task)
 
+    def succeed(self, former: RegisteredKernel, new: RegisteredKernel) -> RegisteredKernel:
+        """Give a kernel that was judged anew, under the id that its task has now, the status that
+        it had under the former one, which is forgotten."""
+        if new.status == "verified" and former.status in ("canary", "active", "retired"):
+            new = self.move(
+                new, former.status, f"as for {short(former.task)}, its task's former id"
+            )
+        self._database.remove(self._entry(former))
+        return new
+
     def collect_garbage(self, *, retired: bool = False) -> tuple[int, int]:
         """Remove files that no entry names; gives their number and bytes. retired: first forget
         retired and quarantined kernels. Files of the last hour stay: an entry may be on its way.
@@ -337,6 +347,11 @@ class KernelRegistry:
     ) -> None:
         if receipt.kernel != kernel_id(code):
             raise ReceiptError("the receipt is about another source")
+        if receipt.task == former_task_id(task):
+            raise ReceiptError(
+                f"its receipt is of protocol {receipt.protocol}, when a task's id left out what "
+                "else the judge reads: judge the kernel again with `cuda-rl kernel add`"
+            )
         if receipt.task != task_id(task) or receipt.op != task.name:
             raise ReceiptError("the receipt is about another task")
         signed = {shape.template for shape in receipt.shapes}
@@ -367,10 +382,12 @@ class KernelRegistry:
         return self.folder / StoredFile("tasks", sha256, "json").path
 
     def _write_task(self, task: Task) -> None:
+        """Unless it is there: what else is said of a task, by an archive, replaces nothing."""
         path = self._task_path(task_id(task).removeprefix("sha256:"))
-        data = task.model_dump_json().encode()
-        if not path.exists() or path.read_bytes() != data:
-            write_atomic(path, data)
+        with contextlib.suppress(OSError, ValidationError):
+            if task_id(Task.model_validate_json(path.read_bytes())) == task_id(task):
+                return
+        write_atomic(path, task.model_dump_json().encode())
 
     def _entry(self, kernel: RegisteredKernel) -> EntryRow:
         for entry in self._database.entries(kernel.kernel):

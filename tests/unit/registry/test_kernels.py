@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from coding_framework.cli import main
 from coding_framework.data.registry import find_task
 from coding_framework.errors import UsageError
 from coding_framework.registry.database import ConflictError
+from coding_framework.registry.digests import former_task_id, task_id
 from coding_framework.registry.files import DamagedError
 from coding_framework.registry.kernels import KernelRegistry
 from coding_framework.registry.receipts import ReceiptError, SigningKey, new_key
@@ -52,6 +54,61 @@ def test_a_stored_kernel_comes_back_with_all_that_belongs_to_it(filled: Filled) 
     assert [r.obstacle for r in found.refusals] == ["read_back"]
     assert registry.code(found.templates[0].code[0]).startswith(b"\x7fELF")
     assert registry.damage() == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"naive_kernel": "// slow\n"}, {"atomic_order": True}, {"scalar_positions": (0,)}],
+    ids=["baseline", "order", "scalars"],
+)
+def test_a_task_that_is_judged_otherwise_is_another_task(
+    filled: Filled, changed: dict[str, Any]
+) -> None:
+    registry, key, kernel = filled
+    other = find_task("relu").model_copy(update=changed)
+    signed = signed_receipt(key, other)
+    with pytest.raises(ReceiptError, match="another task"):
+        registry.add(SOURCE, find_task("relu"), signed, made_templates(other))
+    registry.add(SOURCE, other, signed, made_templates(other))
+    assert registry.task(kernel) == find_task("relu")
+    assert len(registry.snapshot()) == 2
+
+
+def test_what_else_is_said_of_a_stored_task_replaces_nothing(filled: Filled) -> None:
+    registry, key, kernel = filled
+    other = find_task("relu").model_copy(update={"description": "mine", "licence": "none"})
+    registry.add(SOURCE, other, signed_receipt(key, other), made_templates(other))
+    assert registry.task(kernel) == find_task("relu")
+
+
+def test_two_names_of_one_task_keep_theirs(filled: Filled) -> None:
+    registry, key, kernel = filled
+    other = find_task("relu").model_copy(update={"name": "mine"})
+    code = "// another\n"
+    signed = signed_receipt(key, other, code)
+    second = registry.add(code, other, signed, made_templates(other, code))
+    assert [registry.task(k).name for k in (kernel, second)] == ["relu", "mine"]
+    assert registry.damage() == []
+
+
+def test_a_kernel_under_its_tasks_former_id_is_judged_anew_and_keeps_its_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, key = registry_in(tmp_path)
+    for module in ("kernels", "receipts"):
+        monkeypatch.setattr(f"coding_framework.registry.{module}.task_id", former_task_id)
+    monkeypatch.setattr("support.registered.task_id", former_task_id)
+    monkeypatch.setattr("coding_framework.registry.kernels.former_task_id", lambda task: "")
+    old = registry.move(add_kernel(registry, key), "active", "used")
+    monkeypatch.undo()
+    assert registry.task(old) == find_task("relu")
+    assert registry.damage() == []
+    signed = registry.signed(old)[0]
+    with pytest.raises(ReceiptError, match="judge the kernel again"):
+        registry.add(SOURCE, find_task("relu"), signed, made_templates(find_task("relu")))
+    new = registry.succeed(old, add_kernel(registry, key))
+    assert (new.status, new.task) == ("active", task_id(find_task("relu")))
+    assert [k.task for k in registry.snapshot()] == [new.task]
 
 
 def test_adding_it_again_changes_nothing(filled: Filled) -> None:

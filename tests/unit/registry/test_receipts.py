@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coding_framework.cli import main
 from coding_framework.data.registry import find_task
+from coding_framework.deployment.server import _block
 from coding_framework.errors import InfrastructureError, UnwritableError, UsageError
 from coding_framework.registry.receipts import (
     ReceiptError,
@@ -23,6 +26,7 @@ from coding_framework.registry.receipts import (
     receipt_of,
 )
 from coding_framework.types import Receipt, Verdict
+from support.registered import signed_receipt
 from support.serving import ScriptedJudge
 
 pytestmark = pytest.mark.unit
@@ -164,3 +168,23 @@ def test_a_key_file_that_is_none_is_a_sentence(tmp_path: Path) -> None:
 
 def test_what_is_signed_has_one_form() -> None:
     assert canonical({"b": 0.1, "a": "ä", "signature": "x"}) == '{"a":"ä","b":0.1}'.encode()
+
+
+def test_an_answer_is_verified_with_the_kernel_that_it_shows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = "__global__ void k() {}  // \n"
+    key = new_key(tmp_path, "judge")
+    receipt = signed_receipt(key, find_task("relu"), code)
+
+    def verified(content: str) -> int:
+        message = {"role": "assistant", "content": content}
+        answer = {"choices": [{"message": message, "cuda_rl": {"receipt": receipt}}]}
+        (tmp_path / "answer.json").write_text(json.dumps(answer))
+        return main(["kernel", "verify", str(tmp_path / "answer.json"), "--keys", str(tmp_path)])
+
+    assert verified(_block(code) + "It is verified.") == 0
+    assert verified(_block(code.replace("k()", "mine()"))) == 1
+    assert verified(_block(code.rstrip() + "\n")) == 1
+    assert verified("There is none.") == 1
+    assert "another kernel than the answer shows" in capsys.readouterr().err
