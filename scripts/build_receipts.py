@@ -6,15 +6,15 @@
 
 --harder: naive kernels of training tasks of the tiers 2 and 3, which a curriculum over all tasks
 needs, into a file of their own. The starter tasks are those of the other file alone, so they stay.
-Resumable: a kernel with a receipt of the present protocol is not judged again; one of an older
-protocol holds until then. Receipts of kernels that no longer exist are dropped at the end. Run it
-after a change of a template, a shape or the judging protocol.
+Resumable: a kernel with a receipt of the present protocol is not judged again, nor one whose host
+and device code are those of such a receipt; one of an older protocol holds until then. Receipts of
+kernels that no longer exist are dropped at the end. Run it after a change of a template, a shape or
+the judging protocol.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from pathlib import Path
 
@@ -24,14 +24,14 @@ from coding_framework.data.synthesis.receipts import (
     HARDER_PATH,
     RECEIPTS_PATH,
     Job,
-    build_receipts,
+    KernelReceipt,
+    Key,
     load_receipts,
     prune_receipts,
 )
-from coding_framework.monitoring.progress import Progress
-from coding_framework.store.lines import JsonlSink
+from coding_framework.run.judged import judge_jobs
 from coding_framework.types import Split
-from coding_framework.wiring import cores, make_judge
+from coding_framework.wiring import cores
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -62,29 +62,16 @@ def wanted(args: argparse.Namespace) -> list[Job]:
     return list({job.key: job for job in jobs}.values())
 
 
-async def build(args: argparse.Namespace, jobs: list[Job]) -> int:
-    receipts = load_receipts(args.output)
-    known = {k: r for k, r in receipts.items() if r.verdict.receipt.protocol == PROTOCOL}
-    done = sum(job.key in known for job in jobs)
-    with (
-        JsonlSink(args.output) as sink,
-        Progress("judging", len(jobs), "kernels", done=done) as progress,
-        make_judge("emulator", workers=args.workers) as judge,
-    ):
-        return await build_receipts(
-            judge.judge,
-            jobs,
-            sink.write_line,
-            known=known,
-            concurrency=2 * args.workers,
-            progress=progress,
-        )
+def known(path: Path) -> dict[Key, KernelReceipt]:
+    """Receipts of the present protocol."""
+    receipts = load_receipts(path)
+    return {k: r for k, r in receipts.items() if r.verdict.receipt.protocol == PROTOCOL}
 
 
 def main() -> int:
     args = parse()
     jobs = wanted(args)
-    failed = asyncio.run(build(args, jobs))
+    failed, _ = judge_jobs(jobs, args.output, args.workers, known=known(args.output))
     if not args.keep_stale:
         prune_receipts(args.output, jobs)
     print(f"{len(jobs) - failed} kernels have a receipt, {failed} do not", file=sys.stderr)

@@ -4,6 +4,8 @@ and the receipts that ship say what the judge says."""
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,7 @@ from coding_framework.data.synthesis.receipts import (
     packaged_receipts,
 )
 from coding_framework.data.synthesis.styles import varied_style
+from coding_framework.run.judged import judge_jobs
 from coding_framework.types import Status
 
 pytestmark = pytest.mark.integration
@@ -77,3 +80,16 @@ async def test_receipts_that_ship_say_what_the_judge_says(emulator_pool: JudgePo
     harder = sorted(load_receipts(HARDER_PATH).values(), key=lambda r: r.kernel_sha256)
     sample = [*sorted(receipts, key=lambda r: r.kernel_sha256)[:4], *harder[:2]]
     await asyncio.gather(*(check(receipt) for receipt in sample))
+
+
+def test_a_kernel_spelt_anew_keeps_its_verdict_without_being_judged(tmp_path: Path) -> None:
+    task, path = find_task("mul2_add_relu"), tmp_path / "receipts.jsonl"
+    code = next(k.code for k in kernels_of(task.name) if k.level == "naive")
+    assert judge_jobs([Job(task, "naive", code)], path, 1, known={}) == (0, 1)
+    known = load_receipts(path)
+    anew = re.sub(r"\bk\b", "add_and_clip", code).replace("float v = ", "float value = ")
+    anew = re.sub(r"\bv\b", "value", anew)
+    assert judge_jobs([Job(task, "naive", anew)], path, 1, known=known) == (0, 0)
+    (receipt,) = [r for r in load_receipts(path).values() if r.key not in known]
+    assert receipt.key == Job(task, "naive", anew).key
+    assert receipt.verdict.correct

@@ -1,11 +1,13 @@
-"""Kernels judged once: what has no receipt yet is judged by this machine."""
+"""Kernels judged once: what has no receipt yet is judged by this machine, and what is only spelt
+anew keeps its verdict."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from coding_framework.data.synthesis.receipts import (
@@ -14,6 +16,7 @@ from coding_framework.data.synthesis.receipts import (
     Key,
     all_receipts,
     build_receipts,
+    carried,
 )
 from coding_framework.monitoring.progress import Progress
 from coding_framework.store.lines import JsonlSink
@@ -30,17 +33,19 @@ def judge_jobs(
     known: Mapping[Key, KernelReceipt] | None = None,
     minutes: float = math.inf,
 ) -> tuple[int, int]:
-    """Judge what has no receipt, appending to `path`; (open for a fault of ours, judged now).
+    """Judge what has no receipt, appending to `path`; (open for a fault of ours, judged now). A job
+    that is a known kernel in another spelling is compiled and takes its receipt along.
 
     known: the receipts that count; None: the package's and those of `path`. minutes: after these no
     further job is begun.
     """
     known = all_receipts(path) if known is None else known
     wanted = list({job.key: job for job in jobs}.values())
+    count = workers or cores()
+    known = {**known, **_carried(wanted, known, path, count)}
     pending = [job for job in wanted if job.key not in known]
     if not pending:
         return 0, 0
-    count = workers or cores()
     written, end = 0, time.monotonic() + 60 * minutes
 
     async def judge() -> int:
@@ -68,3 +73,20 @@ def judge_jobs(
 
     failed = asyncio.run(judge())
     return failed, written
+
+
+def _carried(
+    jobs: Sequence[Job], known: Mapping[Key, KernelReceipt], path: Path, workers: int
+) -> dict[Key, KernelReceipt]:
+    from coding_framework.cuda.compiler import CUDACompiler
+
+    def device_code(code: str) -> str:
+        return CUDACompiler().compile_source(code).ptx_sha256
+
+    with ThreadPoolExecutor(workers) as pool:
+        found = list(carried(jobs, known, lambda codes: pool.map(device_code, codes)))
+    if found:
+        with JsonlSink(path) as sink:
+            for receipt in found:
+                sink.write_line(receipt.model_dump_json(exclude_defaults=True))
+    return {receipt.key: receipt for receipt in found}

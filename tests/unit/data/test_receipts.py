@@ -6,6 +6,7 @@ kernels in tests/integration/test_data_judged.py.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from coding_framework.data.synthesis.receipts import (
     KernelReceipt,
     Key,
     build_receipts,
+    carried,
     load_receipts,
     task_digest,
 )
@@ -31,6 +33,7 @@ from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.types import (
     BenchmarkResult,
     Candidate,
+    CompileSummary,
     Receipt,
     Role,
     Split,
@@ -287,6 +290,46 @@ def test_a_family_whose_naive_kernel_a_gpu_found_fastest_keeps_it() -> None:
     assert [e.code for e in best] == [pooling.naive_kernel]
     optimised = training_examples(Role.OPTIMIZER, 10, receipts=receipts, scope="all")
     assert not [e for e in optimised if e.kind == "optimize"]
+
+
+def _receipt(job: Job, device_code: str) -> KernelReceipt:
+    verdict = _verdict(job.task, job.code, Status.CORRECT)
+    return KernelReceipt(
+        task=job.task.name,
+        level=job.level,
+        task_digest=job.key[0],
+        kernel_sha256=job.key[1],
+        verdict=verdict.model_copy(update={"compile": CompileSummary(ptx_sha256=device_code)}),
+        verdict_digest="0" * 64,
+        host_code=job.host_code,
+    )
+
+
+def test_a_kernel_spelt_anew_takes_its_receipt_along(jobs: list[Job]) -> None:
+    known = _receipt(jobs[0], "same")
+    anew = replace(
+        jobs[0], code=jobs[0].code.replace("k<<<", "map<<<").replace("void k", "void map")
+    )
+    asked: list[str] = []
+
+    def device_codes(codes: list[str]) -> list[str]:
+        asked.extend(codes)
+        return ["same" for _ in codes]
+
+    (found,) = carried([anew, *jobs], {known.key: known}, device_codes)
+    assert asked == [anew.code]
+    assert found.key == anew.key != known.key
+    assert found.verdict.candidate_sha256 == anew.key[1]
+    assert found.verdict_digest == known.verdict_digest
+
+
+def test_a_kernel_of_other_device_or_host_code_is_to_be_judged(jobs: list[Job]) -> None:
+    known = _receipt(jobs[0], "same")
+    other = replace(jobs[0], code=jobs[0].code.replace("if (i < n)", "if (n > i)"))
+    launched = replace(jobs[0], code=jobs[0].code.replace("256>>>", "128>>>"))
+    assert launched.code != jobs[0].code != other.code
+    assert not [*carried([other], {known.key: known}, lambda codes: ["another"])]
+    assert not [*carried([launched], {known.key: known}, lambda codes: ["same"] * len(codes))]
 
 
 def test_a_changed_reference_or_shape_makes_a_receipt_stale(jobs: list[Job]) -> None:

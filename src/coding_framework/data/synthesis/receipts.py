@@ -2,8 +2,9 @@
 
 A receipt ties (task, kernel source) to a verdict by digests, so it goes stale by itself: a change
 of a template, of a task's reference or of its shapes changes a digest, and the kernel counts as
-not judged until `build_receipts` has run again. The stored verdict is the real one without what
-training does not show (further tests, most counters, safety details, durations).
+not judged until `build_receipts` has run again. A kernel whose host and device code stayed the
+same takes the receipt of its former text along (`carried`). The stored verdict is the real one
+without what training does not show (further tests, most counters, safety details, durations).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import hashlib
 import json
 import lzma
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
@@ -22,6 +23,7 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
+from coding_framework.data.synthesis.host_code import host_digest
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.paths import cache_dir, write_atomic
 from coding_framework.store.events import log
@@ -48,6 +50,12 @@ _SHOWN_LEVELS = ("naive", "broken")
 
 Key = tuple[str, str]
 """(digest of the task, SHA-256 of the kernel)."""
+CodeKey = tuple[str, str, str]
+"""(digest of the task, of the host code, of the device code), each with its names made equal: the
+same for a kernel that is only spelt anew."""
+DeviceCodes = Callable[[list[str]], Iterable[str]]
+"""Digests of what nvcc makes of kernels' device functions, with their names made equal; "" of one
+that does not compile."""
 
 
 class KernelReceipt(Record):
@@ -61,10 +69,20 @@ class KernelReceipt(Record):
     verdict: Verdict
     verdict_digest: str
     """SHA-256 of the whole verdict as the judge gave it."""
+    host_code: str = ""
+    """`host_digest` of the kernel; "" in receipts of before, and where it is Python."""
 
     @property
     def key(self) -> Key:
         return self.task_digest, self.kernel_sha256
+
+    @property
+    def code_key(self) -> CodeKey | None:
+        """None where it cannot be told whether another text is the same kernel."""
+        compiled = self.verdict.compile
+        if not self.host_code or compiled is None or not compiled.ptx_sha256:
+            return None
+        return self.task_digest, self.host_code, compiled.ptx_sha256
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +96,11 @@ class Job:
     @property
     def key(self) -> Key:
         return task_digest(self.task), Candidate(code=self.code).sha256
+
+    @property
+    def host_code(self) -> str:
+        """ "" where the kernel is Python."""
+        return "" if Candidate(code=self.code).is_python else host_digest(self.code)
 
 
 class ProgressBar(Protocol):
@@ -164,6 +187,25 @@ def all_receipts(built: Path | None = None) -> dict[Key, KernelReceipt]:
     return {**packaged_receipts(), **load_receipts(HARDER_PATH), **machines}
 
 
+def carried(
+    jobs: Iterable[Job], known: Mapping[Key, KernelReceipt], device_codes: DeviceCodes
+) -> Iterator[KernelReceipt]:
+    """Receipts for jobs that have none, from those of the same kernels in another spelling. Only
+    what has the task and the host code of a known receipt is compiled, about a second each."""
+    spelt = {r.code_key: r for r in known.values() if r.code_key is not None}
+    places = {key[:2] for key in spelt}
+    open_jobs = [job for job in jobs if job.key not in known]
+    alike = [job for job in open_jobs if (job.key[0], job.host_code) in places]
+    for job, device_code in zip(alike, device_codes([job.code for job in alike]), strict=True):
+        digest, sha256 = job.key
+        found = spelt.get((digest, job.host_code, device_code))
+        if found is not None:
+            verdict = found.verdict.model_copy(update={"candidate_sha256": sha256})
+            yield found.model_copy(
+                update={"kernel_sha256": sha256, "level": job.level, "verdict": verdict}
+            )
+
+
 async def build_receipts(
     judge: JudgeFn,
     jobs: Sequence[Job],
@@ -219,6 +261,7 @@ def _receipt(job: Job, verdict: Verdict) -> KernelReceipt:
         kernel_sha256=sha256,
         verdict=slim_verdict(verdict, shown=job.level.startswith(_SHOWN_LEVELS)),
         verdict_digest=hashlib.sha256(whole.encode()).hexdigest(),
+        host_code=job.host_code,
     )
 
 
