@@ -21,8 +21,6 @@ from coding_framework.commands.options import TaskSelection
 from coding_framework.data.audit import AuditReport, audit_split, outside_overlap
 from coding_framework.data.example_store import ExampleStore, read_training_examples
 from coding_framework.data.examples import UNVERIFIED, round_robin, training_examples
-from coding_framework.data.graphs.examples import graph_tasks
-from coding_framework.data.graphs.pieces import piece_tasks
 from coding_framework.data.kernelbench.problems import load_problem_file, load_problem_rows
 from coding_framework.data.mistakes import (
     MistakeReport,
@@ -262,10 +260,6 @@ class MixtureWanted(Protocol):
     @property
     def wider(self) -> int: ...
     @property
-    def graphs(self) -> int: ...
-    @property
-    def pieces(self) -> int: ...
-    @property
     def other_sizes(self) -> float: ...
     @property
     def seed(self) -> int: ...
@@ -281,10 +275,6 @@ def build_mixture(
         read_training_examples(path) if path is not None else []
         for path in (wanted.mistakes, wanted.archive_examples)
     ]
-    if (wanted.graphs or wanted.pieces) and not wanted.unjudged:
-        raise UsageError(
-            "--graphs and --pieces have kernels that no judge has seen: give --unjudged too"
-        )
     path, drafts = wanted.receipts or built_receipts_path(), mixture_drafts(wanted.total)
     spare = [*wider_drafts(wanted.wider), *spare_drafts(wanted.spare)]
     if judge and not wanted.unjudged:
@@ -297,7 +287,6 @@ def build_mixture(
         total=wanted.total,
         drafts=drafts,
         spare=spare,
-        graphs=(*graph_tasks(wanted.graphs), *piece_tasks(wanted.pieces)),
         other_sizes=wanted.other_sizes,
         speeds=level_speeds(receipts.values()),
         functions=UNVERIFIED if wanted.unjudged else all_receipts(),

@@ -71,12 +71,6 @@ class MixtureOptions(Config):
     wider: int = Field(default=0, ge=0)
     """The same of each family of level 1, at most: more axes, ranks and windows than the catalogue
     has, and elementwise operations after a layer."""
-    graphs: int = Field(default=0, ge=0)
-    """Modules as graphs (views, gates, broadcasts, several layers) with a kernel each; with
-    --unjudged."""
-    pieces: int = Field(default=0, ge=0)
-    """Parts of such modules, as `cuda-rl solve --parts` asks for them, with a kernel each; with
-    --unjudged."""
     other_sizes: float = Field(default=0.0, ge=0.0, le=1.0)
     """Share of the answers to modules that are shown at sizes of their own, which the catalogue has
     not, and with other names of their constants; with --unjudged. A policy that knows three sizes

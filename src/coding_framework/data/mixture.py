@@ -56,8 +56,6 @@ PARTS: Mapping[str, int] = {
 TOTAL = sum(PARTS.values())
 BEYOND = "beyond the catalogue"
 """The part of the spare modules, which is none of the mixture's shares."""
-GRAPHS = "graphs"
-"""The part of the graphs, likewise."""
 WORTH_SHARE = 0.2
 """Share of a family's kernels of a level that are at least as fast as eager, from which on its
 kernels of that level are shown for their speed. Below it the shortest kernel is shown, which is
@@ -150,7 +148,6 @@ def sft_mixture(
     mistakes: Sequence[TrainingExample] = (),
     archive: Sequence[TrainingExample] = (),
     spare: Sequence[ModuleDraft] = (),
-    graphs: Sequence[tuple[Task, KernelExample]] = (),
     other_sizes: float = 0.0,
     speeds: Speeds | None = None,
     fits: Callable[[str], bool] = lambda code: len(code) <= MOST_CHARACTERS,
@@ -164,8 +161,7 @@ def sft_mixture(
     that SFT does. functions: of the old algebra's kernels, by default those that ship, which are
     fewer than the whole mixture wants. mistakes, archive: examples that were built from
     conversations (`data.mistakes`) and from the archive. spare: tasks beyond the catalogue, of
-    which one kernel each is shown, above `total`. graphs: tasks with a kernel each, likewise, as
-    synthesised; with `unjudged`. other_sizes: share of the answers to a module
+    which one kernel each is shown, above `total`. other_sizes: share of the answers to a module
     that are shown at sizes of their own (`at_other_sizes`) and with other names of constants, as
     synthesised; with `unjudged`.
     speeds: what stands for the speeds of a task's kernels where they have not all been measured;
@@ -188,9 +184,6 @@ def sft_mixture(
         beyond = _Taught(known, spare)
         parts[BEYOND] = tuple(beyond.best())
         taught.too_long += beyond.too_long
-    if graphs and unjudged:
-        wanted[GRAPHS] = len(graphs)
-        parts[GRAPHS] = tuple(_generate(t, k, None) for t, k in graphs if fits(k.code))
     return Mixture(parts, wanted, taught.too_long)
 
 
