@@ -415,8 +415,7 @@ def test_of_equally_rewarded_candidates_the_one_nearest_to_right_goes_on() -> No
 
 
 async def test_five_thousand_malformed_answers_end_as_verdicts():
-    """The real agents and prompts on answers that are cut, spliced and filled with odd bytes; with
-    the real judge: experiments/fuzz_answers.py."""
+    """The real agents and prompts on answers that are cut, spliced and filled with odd bytes."""
     rng = random.Random(0)
     whole = "Reason.\n```cuda\n#include <x>\n__global__ void k() {}\nvoid forward() {}\n```\nDone."
     pieces = ["", "`", "```", "```diff\n@@\n-", "\0", "\n", "é", "\ud800", "<|im_end|>", "}"]
