@@ -2,8 +2,8 @@
 
 A step of a small model is hundreds of parallel regions of some tens of microseconds, and the
 threads of a team wait for each other after each. Beside other processes a thread that has lost its
-core holds up the whole team: one thread alone is then faster than two
-(`benchmarks/waiting_threads.py`). Nobody knows beforehand what else the machine will do.
+core holds up the whole team: one thread alone is then faster than two. Nobody knows beforehand what
+else the machine will do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """KernelBench's numbers: equal to what its own scripts gave, and a sentence for broken files.
 
-The goldens are inputs made by benchmarks/kernelbench_parity.py and the numbers that KernelBench's
+The goldens are inputs drawn at random and the numbers that KernelBench's
 scripts (commit 423217d) gave for them; none of its code is here.
 """
 

@@ -5,8 +5,8 @@ bound, and so does what one warp waits for: its start, its loads, its own chain 
 hold it to the pace of its block, the block's work follow each other and are summed. The bounds are
 joined by a 4-norm, so that the largest rules and the others still count, and a launch costs a fixed
 overhead. Numbers are always labelled `modelled`: only their order is used. All figures are data
-(gpus.yaml); those of a GPU that was measured are fitted (benchmarks/emulator_vs_gpu.py, which also
-says where the model fails).
+(gpus.yaml); those of a GPU that was measured are fitted (docs/measurements/emulator.md says how
+near the model is and where it fails).
 
 Not modelled: clocks under load, tails inside a wave, blocks of one multiprocessor that take each
 other's lines from L1, launches of one plan that overlap.

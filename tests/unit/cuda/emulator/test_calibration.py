@@ -115,7 +115,7 @@ def modelled_over_measured() -> dict[str, tuple[float, float]]:
 
 
 def test_times_of_kernels_that_were_not_fitted_are_near_the_measured() -> None:
-    """As benchmarks/emulator_vs_gpu.py reports it."""
+    """As docs/measurements/emulator.md tells it."""
     found = modelled_over_measured().values()
     assert len(found) > 90
     assert statistics.median(abs(ratio - 1) for ratio, _ in found) < 0.15
