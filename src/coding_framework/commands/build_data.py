@@ -10,7 +10,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol
@@ -75,8 +75,6 @@ from coding_framework.types import (
 )
 
 EXAMPLES_NAME = "examples.jsonl"
-FENCE_TOKENS = 16
-"""Of an answer, around its kernel."""
 
 
 def selected_functions(selection: TaskSelection) -> list[Function]:
@@ -244,11 +242,7 @@ class MixtureWanted(Protocol):
     @property
     def mistakes(self) -> Path | None: ...
     @property
-    def archive_examples(self) -> Path | None: ...
-    @property
     def answer_tokens(self) -> int: ...
-    @property
-    def tokenizer(self) -> Path | None: ...
     @property
     def receipts(self) -> Path | None: ...
     @property
@@ -271,10 +265,8 @@ def build_mixture(
     """The mixture into a folder, with its statistics as manifest; of kernels as synthesised only
     the statistics where no folder is given. judge: first judge what has no receipt; else it is left
     out. Raises UsageError where a file of examples cannot be read."""
-    given = [
-        read_training_examples(path) if path is not None else []
-        for path in (wanted.mistakes, wanted.archive_examples)
-    ]
+    mistakes = read_training_examples(wanted.mistakes) if wanted.mistakes is not None else []
+    characters = MOST_CHARACTERS * wanted.answer_tokens // ANSWER_TOKENS["v3"]
     path, drafts = wanted.receipts or built_receipts_path(), mixture_drafts(wanted.total)
     spare = [*wider_drafts(wanted.wider), *spare_drafts(wanted.spare)]
     if judge and not wanted.unjudged:
@@ -290,9 +282,8 @@ def build_mixture(
         other_sizes=wanted.other_sizes,
         speeds=level_speeds(receipts.values()),
         functions=UNVERIFIED if wanted.unjudged else all_receipts(),
-        mistakes=given[0],
-        archive=given[1],
-        fits=_fits(wanted.tokenizer, wanted.answer_tokens),
+        mistakes=mistakes,
+        fits=lambda code: len(code) <= characters,
         seed=wanted.seed,
     )
     found = mixture.statistics()
@@ -316,21 +307,6 @@ def _with_choices(example: TrainingExample) -> TrainingExample:
         return example
     shapes = shapes_told(contract_of(example.task))
     return example.model_copy(update={"code": with_choices(example.code, shapes)})
-
-
-def _fits(model: Path | None, answer_tokens: int) -> Callable[[str], bool]:
-    """Whether an answer of so many tokens can hold a kernel, by the model's tokenizer; None: by its
-    characters. Raises UsageError."""
-    if model is None:
-        characters = MOST_CHARACTERS * answer_tokens // ANSWER_TOKENS["v3"]
-        return lambda code: len(code) <= characters
-    from tokenizers import Tokenizer  # type: ignore[import-untyped]
-
-    file = model / "tokenizer.json" if model.is_dir() else model
-    if not file.is_file():
-        raise UsageError(f"there is no {file}: give the folder of a model, or its tokenizer.json")
-    tokenizer, most = Tokenizer.from_file(str(file)), answer_tokens - FENCE_TOKENS
-    return lambda code: len(tokenizer.encode(code, add_special_tokens=False).ids) <= most
 
 
 # --- data mistakes -------------------------------------------------------------------------------

@@ -49,14 +49,9 @@ class MixtureOptions(Config):
     mistakes: Path | None = None
     """Repairs of the model's own mistakes (`cuda-rl data mistakes`). Default: that part is left
     out."""
-    archive_examples: Path | None = None
-    """Examples of the archive (`cuda-rl data build-sft --source archive`): up to 30% of the
-    functions are taken from there. Default: all are synthesised."""
     answer_tokens: int = Field(default=2048, ge=64)
-    """Most tokens of an answer: longer kernels are not shown. Answer with as many then
-    (`--max-new-tokens`)."""
-    tokenizer: Path | None = None
-    """Folder of a model whose tokens count. Default: 4,800 characters count as 2,048 tokens."""
+    """Most tokens of an answer, of which 2,048 count as 4,800 characters: longer kernels are not
+    shown. Answer with as many then (`--max-new-tokens`)."""
     receipts: Path | None = None
     """File of the judge's receipts; those of this run are added. Default: the one in this machine's
     cache."""

@@ -1,6 +1,6 @@
 """The mixture that SFT on modules learns from, part by part, and what it came to.
 
-    receipts of the judge, own mistakes, archive -> parts of a wanted size -> examples, statistics
+    receipts of the judge, own mistakes -> parts of a wanted size -> examples, statistics
 
 Half of it shows a kernel of each module task that SFT shows (`modules.pool`): the one that is worth
 showing, the fastest where it can compete with PyTorch and else the shortest. Modules of one layer
@@ -65,8 +65,6 @@ WORTH = 0.8
 CLOSE = 0.8
 """Share of the speed of a task's best kernel from which on another level may be shown beside it."""
 SPARE = 1.1
-ARCHIVE_SHARE = 0.3
-"""Most of the part "functions" that kernels of the archive take, where they are given."""
 
 
 class PartStatistics(Record):
@@ -146,7 +144,6 @@ def sft_mixture(
     drafts: Sequence[ModuleDraft] | None = None,
     functions: Receipts | None = None,
     mistakes: Sequence[TrainingExample] = (),
-    archive: Sequence[TrainingExample] = (),
     spare: Sequence[ModuleDraft] = (),
     other_sizes: float = 0.0,
     speeds: Speeds | None = None,
@@ -159,8 +156,8 @@ def sft_mixture(
     receipts: of module kernels. unjudged: kernels without one are taken as synthesised, and shown
     without a verdict where a conversation shows one. drafts: tasks that it shows, by default all
     that SFT does. functions: of the old algebra's kernels, by default those that ship, which are
-    fewer than the whole mixture wants. mistakes, archive: examples that were built from
-    conversations (`data.mistakes`) and from the archive. spare: tasks beyond the catalogue, of
+    fewer than the whole mixture wants. mistakes: examples that were built from conversations
+    (`data.mistakes`). spare: tasks beyond the catalogue, of
     which one kernel each is shown, above `total`. other_sizes: share of the answers to a module
     that are shown at sizes of their own (`at_other_sizes`) and with other names of constants, as
     synthesised; with `unjudged`.
@@ -174,7 +171,7 @@ def sft_mixture(
         "best kernel": _most(taught.best(), wanted["best kernel"]),
         "another spelling": _most(taught.spelt_anew(), wanted["another spelling"]),
         "another level": _most(taught.others(), wanted["another level"]),
-        "functions": _functions(functions, archive, wanted["functions"], seed),
+        "functions": _functions(functions, wanted["functions"], seed),
         "optimise": _most(taught.improvements(), wanted["optimise"]),
         "own mistakes": tuple(mistakes[: wanted["own mistakes"]]),
         "argument faults": _most(taught.repairs(), wanted["argument faults"]),
@@ -379,18 +376,14 @@ def _unjudged_repair(task: Task, broken: BrokenKernel, kernel: KernelExample) ->
     )  # fmt: skip
 
 
-def _functions(
-    receipts: Receipts | None, archive: Sequence[TrainingExample], wanted: int, seed: int
-) -> tuple[TrainingExample, ...]:
-    """Kernels of the old algebra, and of the archive where it is given. receipts: None: of the
-    functions that ship."""
-    from_archive = tuple(archive[: round(ARCHIVE_SHARE * wanted)])
-    count = wanted - len(from_archive)
+def _functions(receipts: Receipts | None, wanted: int, seed: int) -> tuple[TrainingExample, ...]:
+    """Kernels of the old algebra. receipts: None: of the functions that ship."""
     scope: TaskScope = "starter" if receipts is None else "all"
-    ours = training_examples(
-        Role.GENERATOR, count, seed, receipts=receipts, scope=scope, target="best"
+    return tuple(
+        training_examples(
+            Role.GENERATOR, wanted, seed, receipts=receipts, scope=scope, target="best"
+        )
     )
-    return (*from_archive, *ours)
 
 
 def _most(found: Iterator[TrainingExample], count: int) -> tuple[TrainingExample, ...]:

@@ -167,15 +167,6 @@ def _arguments(code: str, opening: int) -> list[str]:
     return [one for one in found if one]
 
 
-def is_piece(code: str) -> bool:
-    """Whether a kernel can stand beside others."""
-    try:
-        piece_of(code)
-    except PartsError:
-        return False
-    return True
-
-
 def takes(part: Part, code: str) -> bool:
     """Whether a kernel can stand in a part's place."""
     try:
