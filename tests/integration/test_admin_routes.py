@@ -204,6 +204,10 @@ def test_a_caller_says_by_its_request_what_became_of_the_answer(running: Deploye
     experiment = running.start(metrics=metrics)
     number = running.ask("someone").headers["x-cudarl-request"]
     say = {"request_id": number, "metric": "adopted", "value": 1.0}
+    _, other = running.server.gate.tokens.create(["complete"])  # type: ignore[union-attr]
+    headers = {"Authorization": f"Bearer {other}"}
+    refused = running.client.post("/v1/feedback", json=say, headers=headers)
+    assert (refused.status_code, "takes part" in refused.text) == (400, True)
     assert running.client.post("/v1/feedback", json=say).json() == {"recorded": True}
     assert running.client.post("/v1/feedback", json=say).json() == {"recorded": False}
     own = {**say, "metric": "utility"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -67,7 +68,15 @@ class Feedback(_Given):
 class Admin:
     """The routes of one database."""
 
-    def __init__(self, manager: DeploymentManager, gate: Gate, backends: BackendPool) -> None:
+    def __init__(
+        self,
+        manager: DeploymentManager,
+        gate: Gate,
+        backends: BackendPool,
+        unit: Callable[[str], bytes],
+    ) -> None:
+        """unit: as it hashes a caller's id (`Traffic.unit`)."""
+        self._unit = unit
         self._manager, self._gate, self._backends = manager, gate, backends
 
     def add_to(self, app: FastAPI) -> None:
@@ -177,7 +186,9 @@ class Admin:
         with self._gate.running(caller):
             said = parsed(Feedback, await read_object(request, self._gate.limits))
             record = self._manager.experiments.record_feedback
-            new = await asyncio.to_thread(record, said.request_id, said.metric, said.value)
+            new = await asyncio.to_thread(
+                record, said.request_id, said.metric, said.value, self._unit(caller.id)
+            )
         return as_json({"recorded": new})
 
     def _known(self, experiment: str) -> ExperimentRow:

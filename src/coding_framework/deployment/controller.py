@@ -53,7 +53,7 @@ class Controller:
         self._store = DeploymentStore(database)
         self._reports = RolloutReports(database.parent, wanted=wandb)
         self.manager = ABTestManager(self._store)
-        self._path = database.with_name("controller.lock")
+        self._path = database.with_name(f"{database.name}.controller.lock")
         self._lock: int | None = None
         self.world: World = lambda config: None
         self.seen: tuple[Seen, ...] = ()

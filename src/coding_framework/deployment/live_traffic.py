@@ -169,11 +169,17 @@ class LiveTraffic:
         return None if self._failure is not None else self._router.shadow(alias, unit)
 
     async def expose(
-        self, alias: str, unit: bytes, request: str, assignment: Assignment
+        self,
+        alias: str,
+        unit: bytes,
+        request: str,
+        assignment: Assignment,
+        caller: bytes | None = None,
     ) -> Assignment:
         """Write the exposure of an enrolled unit; who answers now, which is the incumbent where it
-        could not be written or the rollout is over. Await it before the request goes upstream."""
-        job = self._exposure(unit, request, assignment)
+        could not be written or the rollout is over. Await it before the request goes upstream.
+        caller: whose request it is (`unit`)."""
+        job = self._exposure(unit, request, assignment, caller)
         kept = job is None or await asyncio.wrap_future(job)
         return assignment if kept else self._router.without_rollout(alias)
 
@@ -211,12 +217,15 @@ class LiveTraffic:
         """`pair` for a thread."""
         return self._pair(shadow, unit, request, incumbent, candidate).result()
 
-    def _exposure(self, unit: bytes, request: str, assignment: Assignment) -> Future[bool] | None:
+    def _exposure(
+        self, unit: bytes, request: str, assignment: Assignment, caller: bytes | None = None
+    ) -> Future[bool] | None:
         experiment = assignment.experiment
         if experiment is None:
             return None
         return self._submit(
-            lambda tx: expose(tx, experiment, unit, assignment.variant, request), again=False
+            lambda tx: expose(tx, experiment, unit, assignment.variant, request, caller),
+            again=False,
         )
 
     def _outcome(self, request: str, outcome: Outcome) -> Future[bool]:

@@ -295,7 +295,7 @@ class ModelServer:
             KernelRoutes(self._keeper.view, self.gate).add_to(app)
             app.post("/v1/kernels/wanted")(self._wanted)
         if self._manager is not None:
-            Admin(self._manager, self.gate, self.backends).add_to(app)
+            Admin(self._manager, self.gate, self.backends, self.traffic.unit).add_to(app)
         return app
 
     async def _readyz(self) -> Response:
@@ -453,8 +453,9 @@ class ModelServer:
     async def _expose(self, asked: Asked) -> None:
         try:
             asked.assignment = await self.traffic.expose(
-                asked.alias, asked.unit, asked.request, asked.assignment
-            )
+                asked.alias, asked.unit, asked.request, asked.assignment,
+                self.traffic.unit(asked.caller.id),
+            )  # fmt: skip
         except asyncio.CancelledError:  # it may be written
             self._spawn(self._finish(asked, _ended_as("cancelled", asked)))
             raise

@@ -73,6 +73,11 @@ class ExperimentRow:
     created_us: int
     ended_us: int | None
 
+    @property
+    def salts_sha256(self) -> str:
+        """Of what deals the units."""
+        return hashlib.sha256(f"{self.salt_enrol}/{self.salt_arm}".encode()).hexdigest()
+
 
 @dataclass(frozen=True, slots=True)
 class EndpointRow:

@@ -11,6 +11,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +19,8 @@ from pydantic import Field, ValidationError
 
 from coding_framework.errors import UsageError
 from coding_framework.paths import write_atomic
+from coding_framework.store.events import log
+from coding_framework.store.folder import one_at_a_time
 from coding_framework.types import Record, TokenScope
 
 LOCAL_SCOPES = frozenset[TokenScope](("complete", "verify", "kernels:read"))
@@ -49,7 +52,7 @@ class Token(Record):
 
 
 class TokenFile:
-    """The tokens of a server. One writer at a time: a person at the command line."""
+    """The tokens of a server. Whoever changes them does so alone (`one_at_a_time`)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -101,20 +104,29 @@ class TokenFile:
             "created_at": now, "expires_at": None if expires_s is None else now + expires_s,
         }  # fmt: skip
         token = Token.model_validate({**(limits or {}), **fields})
-        self._write((*self.all(), token))
+        with self._alone():
+            self._write((*self._now(), token))
         return token.id, secret
 
     def revoke(self, token_id: str) -> None:
         """End a token now. Raises UsageError where there is none of this id."""
-        tokens = self.all()
-        if token_id not in {t.id for t in tokens}:
-            raise UsageError(
-                f"no token has the id {token_id!r}: `cuda-rl token list` shows the ids"
+        with self._alone():
+            tokens = self._now()
+            if token_id not in {t.id for t in tokens}:
+                raise UsageError(
+                    f"no token has the id {token_id!r}: `cuda-rl token list` shows the ids"
+                )
+            now = time.time()
+            self._write(
+                t.model_copy(update={"revoked_at": now}) if t.id == token_id else t for t in tokens
             )
-        now = time.time()
-        self._write(
-            t.model_copy(update={"revoked_at": now}) if t.id == token_id else t for t in tokens
-        )
+
+    def _alone(self) -> AbstractContextManager[None]:
+        return one_at_a_time(self.path, lambda said: log.warning("lock", said=said))
+
+    def _now(self) -> tuple[Token, ...]:
+        """As the file is, whatever was read before."""
+        return self._read() if self.path.exists() else ()
 
     def _write(self, tokens: Iterable[Token]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

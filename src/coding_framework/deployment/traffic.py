@@ -48,7 +48,12 @@ class Traffic(Protocol):
     def shadow(self, alias: str, unit: bytes) -> Shadow | None: ...
 
     async def expose(
-        self, alias: str, unit: bytes, request: str, assignment: Assignment
+        self,
+        alias: str,
+        unit: bytes,
+        request: str,
+        assignment: Assignment,
+        caller: bytes | None = None,
     ) -> Assignment: ...
 
     async def finish(self, request: str, outcome: Outcome) -> bool: ...
@@ -89,7 +94,12 @@ class FixedTraffic:
         return None
 
     async def expose(
-        self, alias: str, unit: bytes, request: str, assignment: Assignment
+        self,
+        alias: str,
+        unit: bytes,
+        request: str,
+        assignment: Assignment,
+        caller: bytes | None = None,
     ) -> Assignment:
         return assignment
 

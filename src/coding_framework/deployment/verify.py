@@ -49,6 +49,7 @@ def verify(store: DeploymentStore, experiment: str | None = None) -> Verified:
             read, decided = _check_experiment(store, row, audit)
             events, decisions = events + read, decisions + decided
         if experiment is None:
+            _check_versions(store, audit)
             _check_endpoints(store, audit)
     except (_DifferenceError, ArchiveError) as e:
         difference = str(e)
@@ -75,7 +76,7 @@ def _check_experiment(
     _check_config(row, audit)
     _check_archive(store, row, audit)
     rollout = Rollout(ABTestConfig.stored(row.config))
-    audited = _by_event(row, audit)
+    audited, kept = _by_event(row, audit), json.loads(store.checkpoint(row.id) or "{}")
     read = decided = 0
     for event in store.events(row.id):
         read += 1
@@ -85,6 +86,12 @@ def _check_experiment(
             rollout.read(event)
         except (KeyError, ValueError) as e:
             raise _DifferenceError(f"event {event.seq} of {row.id} does not fit the log") from e
+        if event.seq == kept.get("seq"):
+            rollout.advance(kept["now_us"])
+            if json.loads(rollout.kept()) != kept:
+                raise _DifferenceError(
+                    f"the checkpoint of {row.id} is not what its log says: delete it"
+                )
     if audited:
         raise _DifferenceError(f"the log of {row.id} lacks the transition {next(iter(audited))}")
     if (rollout.state, rollout.step) != (row.state, row.step):
@@ -97,8 +104,11 @@ def _check_experiment(
 
 def _check_config(row: ExperimentRow, audit: list[AuditRow]) -> None:
     made = [a for a in audit if a.experiment == row.id and a.action == "create"]
-    if len(made) != 1 or json.loads(made[0].evidence)["config_sha256"] != row.config_sha256:
+    told = json.loads(made[0].evidence) if len(made) == 1 else {}
+    if told.get("config_sha256") != row.config_sha256:
         raise _DifferenceError(f"the config of {row.id} is not the one it was created with")
+    if told.get("salts_sha256", row.salts_sha256) != row.salts_sha256:  # older ones have none
+        raise _DifferenceError(f"the salts of {row.id} are not those it was created with")
 
 
 def _check_archive(store: DeploymentStore, row: ExperimentRow, audit: list[AuditRow]) -> None:
@@ -151,6 +161,18 @@ def _compared(body: Mapping[str, Any], decision: Decision) -> Iterator[tuple[str
     keys = sorted({*body["evidence"], *decision.evidence})
     for key in keys:
         yield f"the evidence {key!r}", body["evidence"].get(key), decision.evidence.get(key)
+
+
+def _check_versions(store: DeploymentStore, audit: list[AuditRow]) -> None:
+    """Each version is what was registered."""
+    known = {row.id: row for row in store.versions()}
+    for entry in audit:
+        if entry.action == "register":
+            name = json.loads(entry.after)["version"]
+            spec = json.dumps(json.loads(known[name].spec), sort_keys=True) if name in known else ""
+            digest = hashlib.sha256(spec.encode()).hexdigest()
+            if digest != json.loads(entry.evidence)["digest"]:
+                raise _DifferenceError(f"version {name} is not the one that was registered")
 
 
 def _check_endpoints(store: DeploymentStore, audit: list[AuditRow]) -> None:

@@ -20,6 +20,7 @@ import json
 import os
 import shutil
 import textwrap
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -376,4 +377,29 @@ def locked(
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
         lock.flush()
+        yield
+
+
+@contextlib.contextmanager
+def one_at_a_time(guarded: Path, wait: Callable[[str], object]) -> Iterator[None]:
+    """One process and thread at a time in the block, which reads `guarded`, changes it and writes
+    it back; the others wait. The lock lies beside it, under its name. wait: told, once, by who has
+    waited for a second. Raises InfrastructureError where the lock cannot be made."""
+    path = guarded.with_name(f".{guarded.name}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("a")
+    except OSError as e:
+        raise write_error(path, e) from e
+    with lock:
+        until: float | None = time.monotonic() + 1.0
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if until is not None and time.monotonic() > until:
+                    wait(f"waiting for {path}, which another process holds")
+                    until = None
+                time.sleep(0.01)
         yield

@@ -31,11 +31,12 @@ def serve(
     """Serves until Ctrl-C. Raises UsageError for an address that others reach, without a token."""
     if token is None and not _is_loopback(host):
         raise UsageError(
-            f"--host {host} can be reached from other machines: give --token SECRET, or leave "
-            "--host out and use an SSH tunnel"
+            f"--host {host} can be reached from other machines: give --token, or leave --host out "
+            "and use an SSH tunnel"
         )
     import uvicorn
 
+    from coding_framework.deployment.http import BoundedConnection
     from coding_framework.viewer.app import make_app
 
     indexes = _index_folder(folder)
@@ -55,8 +56,9 @@ def serve(
 
         webbrowser.open(address)
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off"
-    )
+        app, http=BoundedConnection, log_level="warning", access_log=False,
+        timeout_graceful_shutdown=1, lifespan="off",
+    )  # fmt: skip
     with indexing(paths, indexes, code=code):
         uvicorn.Server(config).run(sockets=[listening])
 

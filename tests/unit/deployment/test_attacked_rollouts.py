@@ -21,11 +21,13 @@ from coding_framework.deployment import store as store_module
 from coding_framework.deployment.ab_testing import Metric, RampStep
 from coding_framework.deployment.controller import DecidedTraffic
 from coding_framework.deployment.decisions import ratio_is_broken
+from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.live_traffic import LiveTraffic
 from coding_framework.deployment.manager import ABTestManager
 from coding_framework.deployment.outcomes import Outcome, Status, observation
 from coding_framework.deployment.store import DeploymentStore
 from coding_framework.deployment.verify import verify
+from coding_framework.deployment.versions import VersionSpec
 from support.rollouts import ERROR, GOOD, Deployment, config, prepared
 
 pytestmark = pytest.mark.unit
@@ -148,6 +150,37 @@ def test_a_rollout_of_before_is_read_by_the_rules_of_its_time(tmp_path: Path) ->
     assert set(states) == {"RAMPING"}
     assert deployed.manager.config(deployed.manager.get(deployed.id)).rules == 1
     assert observation({"status": "cancelled"}, deployed.config) is None
+
+
+CHANGES = {
+    "version v1": "UPDATE version SET spec=json_set(spec, '$.model', 'other') WHERE id='v1'",
+    "salts of": "UPDATE experiment SET salt_arm='00'",
+    "checkpoint of": "UPDATE checkpoint SET state=json_set(state, '$.counts.closed[1]', 7)",
+}
+
+
+@pytest.mark.parametrize("said", CHANGES)
+def test_what_was_changed_by_hand_is_found(tmp_path: Path, said: str) -> None:
+    path = tmp_path / "d.sqlite"
+    manager = DeploymentManager(DeploymentStore(path, durable=False))
+    for name in ("v1", "v2"):
+        manager.register_version(name, VersionSpec(model=name))
+    manager.deploy("kernels", "v1")
+    asked = manager.config("kernels", "v2", {"shadow_units": 0, "window_s": 0.001})
+    row = manager.start_rollout(asked, "a test", without_evaluation=True)
+    for number in range(20):
+        manager.experiments.record_exposure(row.id, b"%d" % number, "incumbent", f"r{number}")
+        manager.experiments.record_outcome(f"r{number}", GOOD)
+    manager.experiments._kept_at[row.id] = -10_000
+    manager.experiments._caught_up(row.id)
+    manager.experiments._kept_at[row.id] = -10_000
+    manager.experiments.act(row.id)
+    assert manager.store.checkpoint(row.id) is not None
+    assert verify(manager.store).difference is None
+    with sqlite3.connect(path) as db:
+        db.execute(CHANGES[said])
+    db.close()
+    assert said in str(verify(DeploymentStore(path)).difference)
 
 
 # --- clocks and backups ---------------------------------------------------------------------------

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,7 @@ from coding_framework.deployment.http import (
 from coding_framework.deployment.limits import Bucket, Limits, Meter, OverLimitError
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.store.folder import one_at_a_time
 from support.serving import app_served
 
 pytestmark = pytest.mark.unit
@@ -141,6 +145,52 @@ def test_a_token_without_the_scope_is_refused(tmp_path: Path) -> None:
 def test_revoking_an_unknown_token_says_where_the_ids_are(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="token list"):
         TokenFile(tmp_path / "tokens").revoke("1234")
+
+
+def in_processes(code: str, *arguments: str, count: int) -> list[str]:
+    """What each of so many processes prints that run it at the same time."""
+    command = [sys.executable, "-c", code, *arguments]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+    return [process.communicate()[0].strip() for process in started]
+
+
+CREATE_AND_REVOKE = """
+import sys
+from pathlib import Path
+from coding_framework.deployment.tokens import TokenFile
+file = TokenFile(Path(sys.argv[1]))
+for _ in range(10):
+    kept, _ = file.create(["verify"])
+    ended, _ = file.create(["verify"])
+    file.revoke(ended)
+    print(kept, ended)
+"""
+
+
+def test_tokens_that_are_made_and_revoked_at_once_are_all_kept(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    said = in_processes(CREATE_AND_REVOKE, str(path), count=4)
+    made = [line.split() for text in said for line in text.splitlines()]
+    assert len(made) == 40
+    state = {t.id: t.revoked_at is not None for t in TokenFile(path).all()}
+    assert state == {
+        name: ended for kept, gone in made for name, ended in ((kept, False), (gone, True))
+    }
+
+
+def test_who_waits_long_for_a_lock_says_so(tmp_path: Path) -> None:
+    told: list[str] = []
+    with one_at_a_time(tmp_path / "tokens", told.append):
+        thread = threading.Thread(target=_enter, args=(tmp_path / "tokens", told.append))
+        thread.start()
+        time.sleep(1.3)
+    thread.join()
+    assert told == [f"waiting for {tmp_path / '.tokens.lock'}, which another process holds"]
+
+
+def _enter(guarded: Path, wait: Any) -> None:
+    with one_at_a_time(guarded, wait):
+        pass
 
 
 def test_a_file_that_holds_no_tokens_is_named(tmp_path: Path) -> None:

@@ -277,3 +277,17 @@ def test_every_event_can_be_exported(database: Path, experiment: str) -> None:
     lines = list(DeploymentStore(database).export())
     assert len(lines) == 3  # config, gate, start
     assert '"kind":"config"' in lines[0]
+
+
+def test_two_databases_in_one_folder_are_both_decided(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        prepared(DeploymentStore(tmp_path / f"{name}.sqlite", durable=False)).close()
+    first, second = (Controller(tmp_path / f"{name}.sqlite") for name in ("a", "b"))
+    third = Controller(tmp_path / "a.sqlite")
+    try:
+        for controller in (first, second, third):
+            controller.step()
+        assert [c.acts for c in (first, second, third)] == [True, True, False]
+    finally:
+        for controller in (first, second, third):
+            controller.close()
