@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import pkgutil
 import types
 from pathlib import Path
 from typing import Any
@@ -86,9 +87,9 @@ def named() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     others = {
         k: public([n for n in dir(space) if n not in operators[k]]) for k, space in spaces.items()
     }
-    others["torch"] = [
-        n for n in others["torch"] if not isinstance(getattr(torch, n), types.ModuleType)
-    ]
+    modules = {m.name for m in pkgutil.iter_modules(torch.__path__)}  # whatever was imported here
+    named = {n for n in others["torch"] if not isinstance(getattr(torch, n), types.ModuleType)}
+    others["torch"] = public(sorted(named | (modules - set(ours["torch"]))))
     return ours, others
 
 

@@ -252,7 +252,7 @@ class CUDACompiler:
                         "device.cubin": folder / f"kernel.sm_{self.architecture}.cubin",
                     }
                     return self.cache.put(digest, result, files)
-                if result.status is Status.COMPILE_ERROR:
+                if result.status in (Status.COMPILE_ERROR, Status.UNSUPPORTED):
                     if _may_be_the_machine(result):
                         self._require_working(flags)
                     if certain:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coding_framework.cuda.build.diagnostics import CompilerReport
+from coding_framework.cuda.build.header_gaps import gap_in
 from coding_framework.cuda.sandbox import Exit, Limits
 from coding_framework.errors import CompilerKilledError
 from coding_framework.types import Status
@@ -98,6 +99,8 @@ def explain_failure(
     doubtful = sent or any(known.search(text) for known in (_SHORTAGE, _TERMINATED))
     if report.errors:
         first = report.errors[0]
+        if (gap := gap_in(first.message)) is not None:
+            return Failure(Status.UNSUPPORTED, f"not supported yet: {gap}", certain=not doubtful)
         where = f"line {first.line}: " if first.line is not None else ""
         more = len(report.errors) - 1
         rest = f" (and {more} more errors)" if more else ""

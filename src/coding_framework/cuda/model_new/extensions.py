@@ -20,7 +20,7 @@ MAX_LATE_REQUESTS = 6
 """Of one answer, while it runs: each starts it anew."""
 _MAX_TEXTS = 64
 _NAME = re.compile(r"[A-Za-z_]\w{0,200}")
-_DEFINITION = re.compile(r"([A-Za-z_]\w{0,200})(?:=([\w.+-]{0,200}))?")
+_DEFINITION = re.compile(r"-([DU])([A-Za-z_]\w{0,200})(?:=([\w.+-]{0,200}))?")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.MULTILINE)
 
 
@@ -62,7 +62,8 @@ def cuda_source(requests: Sequence[ExtensionRequest], answer: str) -> str:
     module hold an answer. Several requests get a namespace each, for they may use a name twice;
     their includes go to the top. Lines are those of `answer` where a source stands in it as it is.
     """
-    parts = ["#include <torch/extension.h>"]
+    parts = [line for request in requests for line in _undefined(request)]
+    parts += ["#include <torch/extension.h>"]
     bodies = [_body(i, request, answer) for i, request in enumerate(requests)]
     if len(bodies) > 1:
         includes = dict.fromkeys(line.strip() for b in bodies for line in _INCLUDE.findall(b))
@@ -98,8 +99,11 @@ def _line_directive(text: str, answer: str) -> str:
 
 def _definitions(request: ExtensionRequest) -> list[str]:
     """Of -DNAME=VALUE; what is written otherwise is left out."""
-    lines = []
-    for text in request.definitions:
-        if match := _DEFINITION.fullmatch(text):
-            lines.append(f"#define {match[1]} {'1' if match[2] is None else match[2]}")
-    return lines
+    found = filter(None, map(_DEFINITION.fullmatch, request.definitions))
+    return [f"#define {m[2]} {'1' if m[3] is None else m[3]}" for m in found if m[1] == "D"]
+
+
+def _undefined(request: ExtensionRequest) -> list[str]:
+    """Of -UNAME, as `-U__CUDA_NO_HALF_OPERATORS__`: before any header is read."""
+    found = filter(None, map(_DEFINITION.fullmatch, request.definitions))
+    return [f"#undef {m[2]}" for m in found if m[1] == "U"]

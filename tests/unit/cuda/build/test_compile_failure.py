@@ -30,6 +30,44 @@ def test_an_ordinary_error_is_the_sources_and_certain() -> None:
     assert failure.reason == "nvcc: line 3: expected a ';'"
 
 
+@pytest.mark.parametrize(
+    ("error", "gap"),
+    [
+        (
+            "ATen/native/cuda/Loops.cuh: No such file or directory",
+            "the header ATen/native/cuda/Loops",
+        ),
+        ('cannot open source file "curand_kernel.h"', "the header curand_kernel.h"),
+        ('cannot open source file "cutlass/gemm/gemm.h"', "the header cutlass/gemm/gemm.h"),
+        ('class "at::Tensor" has no member "storage"', "at::Tensor::storage"),
+        ('namespace "at" has no member "globalContext"', "at::globalContext"),
+        ('identifier "AT_DISPATCH_COMPLEX_TYPES" is undefined', "AT_DISPATCH_COMPLEX_TYPES"),
+    ],
+)
+def test_what_the_installed_torch_has_and_we_lack_is_a_gap_by_name(error: str, gap: str) -> None:
+    failure = explain(2, f"kernel.cu(3): error: {error}")
+    assert failure.status is Status.UNSUPPORTED
+    assert f"not supported yet: {gap}" in failure.reason
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "ATen/my_own.h: No such file or directory",
+        'cannot open source file "/etc/passwd"',
+        'cannot open source file "../../torch/extension.h"',
+        'class "at::Tensor" has no member "data_pt"',
+        'class "c10::ArrayRef<int64_t>" has no member "foo"',
+        'namespace "torch" has no member "nothing"',
+        'class "Mine" has no member "storage"',
+        'identifier "AT_MY_OWN" is undefined',
+        'identifier "storage" is undefined',
+    ],
+)
+def test_what_torch_has_not_either_is_the_sources_mistake(error: str) -> None:
+    assert explain(2, f"kernel.cu(3): error: {error}").status is Status.COMPILE_ERROR
+
+
 def test_a_process_killed_before_its_time_is_ours() -> None:
     with pytest.raises(CompilerKilledError, match="killed from outside"):
         explain(-9, "Killed")

@@ -84,15 +84,22 @@ def test_several_requests_have_a_namespace_each_and_share_includes() -> None:
 @pytest.mark.parametrize(
     ("flag", "line"),
     [
-        ("N=2", "#define N 2"),
-        ("USE_FAST", "#define USE_FAST 1"),
-        ("X=1.5f", "#define X 1.5f"),
-        ("X=a b", None),
-        ("X=1\n#include </etc/passwd>", None),
-        ("f(x)=x", None),
+        ("-DN=2", "#define N 2"),
+        ("-DUSE_FAST", "#define USE_FAST 1"),
+        ("-DX=1.5f", "#define X 1.5f"),
+        ("-DX=a b", None),
+        ("-DX=1\n#include </etc/passwd>", None),
+        ("-Df(x)=x", None),
+        ("-UN=2\n", None),
     ],
 )
 def test_of_flags_only_plain_definitions_are_taken(flag: str, line: str | None) -> None:
     source = cuda_source([decoded("e", [], [], [], [flag])], "")
+    assert "#undef N" not in source
     defined = [text for text in source.split("\n") if text.startswith("#define")][1:]
     assert defined == ([] if line is None else [line])
+
+
+def test_what_a_flag_takes_back_is_so_before_any_header() -> None:
+    source = cuda_source([decoded("e", [], [], [], ["-U__CUDA_NO_HALF_OPERATORS__"])], "")
+    assert source.startswith("#undef __CUDA_NO_HALF_OPERATORS__\n#include <torch/extension.h>\n")

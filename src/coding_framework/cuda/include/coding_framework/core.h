@@ -71,6 +71,29 @@ template <class T>
 bool operator!=(ArrayRef<T> a, ArrayRef<T> b) { return !a.equals(b); }
 using IntArrayRef = ArrayRef<int64_t>;
 
+// Of any stream, whose header need not be there.
+template <class S, class T, class = decltype(std::declval<S&>().flush())>
+S& operator<<(S& out, ArrayRef<T> values) {
+  out << "[";
+  for (size_t i = 0; i < values.size(); i++) {
+    if (i > 0) out << ", ";
+    out << values[i];
+  }
+  out << "]";
+  return out;
+}
+template <class S, class = decltype(std::declval<S&>().flush())>
+S& operator<<(S& out, ScalarType type) {
+  out << toString(type);
+  return out;
+}
+template <class S, class = decltype(std::declval<S&>().flush())>
+S& operator<<(S& out, Device device) {
+  out << (device.is_cuda() ? "cuda" : "cpu");
+  if (device.has_index()) out << ":" << device.index();
+  return out;
+}
+
 #ifdef CF_WANT_OPTIONAL
 template <class T>
 using optional = std::optional<T>;

@@ -16,6 +16,14 @@
     using scalar_t [[maybe_unused]] = TYPE; \
     return __VA_ARGS__();               \
   }
+#define CF_INDEX_CASE(ENUM, TYPE, ...)      \
+  case ::c10::ScalarType::ENUM: {           \
+    using index_t [[maybe_unused]] = TYPE;  \
+    return __VA_ARGS__();                   \
+  }
+#define AT_DISPATCH_INDEX_TYPES(TYPE, NAME, ...)                              \
+  AT_DISPATCH_SWITCH(TYPE, NAME, CF_INDEX_CASE(Int, int32_t, __VA_ARGS__)     \
+                                     CF_INDEX_CASE(Long, int64_t, __VA_ARGS__))
 #define CF_FLOATS(...) CF_CASE(Double, double, __VA_ARGS__) CF_CASE(Float, float, __VA_ARGS__)
 #define CF_INTEGERS(...)                                                   \
   CF_CASE(Byte, uint8_t, __VA_ARGS__) CF_CASE(Char, int8_t, __VA_ARGS__)   \

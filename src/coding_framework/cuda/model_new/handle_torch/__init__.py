@@ -69,6 +69,14 @@ def compile(model: Any = None, **_: Any) -> Any:
     return model if model is not None else lambda function: function
 
 
+compiler = Namespace(
+    disable=compile,
+    allow_in_graph=compile,
+    is_compiling=lambda: False,
+    cudagraph_mark_step_begin=lambda: None,
+)
+
+
 def set_float32_matmul_precision(precision: str) -> None:
     """No product of torch's is ever taken."""
 

@@ -80,11 +80,16 @@ def load_inline(
     *_: Any,
     **__: Any,
 ) -> Extension:
-    """The module of these sources. Of the flags only definitions (-DNAME=VALUE) are taken."""
+    """The module of these sources. Of the flags only -DNAME=VALUE and -UNAME are taken, in one or
+    two words."""
     cpp, cuda = _texts(cpp_sources), _texts(cuda_sources)
     names = list(functions) if isinstance(functions, dict) else _texts(functions)
-    flags = [*_texts(extra_cflags), *_texts(extra_cuda_cflags)]
-    defines = [flag[2:] for flag in flags if flag.startswith("-D")]
+    words = iter(" ".join([*_texts(extra_cflags), *_texts(extra_cuda_cflags)]).split())
+    defines = [
+        word + next(words, "") if word in ("-D", "-U") else word
+        for word in words
+        if word[:2] in ("-D", "-U")
+    ]
     request = _host.packed_text(str(name)) + b"".join(
         struct.pack("<I", len(texts)) + b"".join(map(_host.packed_text, texts))
         for texts in (cpp, cuda, names, defines)

@@ -1,0 +1,3 @@
+// Forwards to the small torch headers.
+#pragma once
+#include <torch/extension.h>
