@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from coding_framework.paths import write_atomic, write_json_atomic
+from coding_framework.paths import write_json_atomic
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -95,11 +95,4 @@ def finish(report: Mapping[str, Any], output: Path | None = None) -> bool:
     path = output or RESULTS / f"{report['benchmark']}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json_atomic(path, report)
-    collect(path)
     return all(each["holds"] for each in report["bars"])
-
-
-def collect(path: Path) -> None:
-    """Copy a result to the folder $OUT, where results are collected in one."""
-    if out := os.environ.get("OUT"):
-        write_atomic(Path(out) / path.name, path.read_bytes())

@@ -1,6 +1,6 @@
 """From the base model to the shipped policy, on from it, and what each policy is worth.
 
-    learning.py ARM [--plan recipe.yaml] [--work DIR] [--seed 0]
+    learning.py ARM [--plan recipe.yaml] [--work DIR]
     learning.py TEST [--policy ARM] [--plan recipe.yaml] [--work DIR] [--kernelbench-dir DIR]
     learning.py restore FOLDER [--work DIR]
     learning.py store DIR/adapters/ARM --to FOLDER
@@ -69,10 +69,8 @@ class Plan(Config):
     """What is trained and tested on: modules; functions in a test."""
     prompts: PromptVersion = "v3"
     mixture: Mapping[str, Any] = Field(default_factory=dict)
-    """Flags of `cuda-rl data mixture`; none: SFT learns functions alone (`sft.num_examples`)."""
-    mistakes: str | None = None
-    """Repairs of a policy's own mistakes, for the mixture: a file beside the plan, compressed, as
-    `cuda-rl data mistakes` wrote it."""
+    """Flags of `cuda-rl data mixture`, of which `mistakes` is a compressed file beside the plan;
+    none: SFT learns functions alone (`sft.num_examples`)."""
     sft: Mapping[str, Any] = Field(default_factory=dict)
     """Fields of `SFTConfig`."""
     rft: Mapping[str, Any] = Field(default_factory=dict)
@@ -82,7 +80,7 @@ class Plan(Config):
     tasks: int = Field(ge=1)
     """Training tasks that RFT and RL draw from."""
     skip_tasks: int = Field(default=0, ge=0)
-    """So many before them are left out: those that `mistakes` were made on."""
+    """So many before them are left out: those that the mistakes were made on."""
     test: Mapping[str, Any] = Field(default_factory=dict)
     """Held-out tasks (`tasks`), samples of each and their temperature."""
     sampling: Mapping[str, Any] = Field(default_factory=dict)
@@ -113,7 +111,6 @@ class Experiment:
 
     plan: Plan
     work: Path
-    seed: int = 0
     kernelbench: Path | None = None
     """A checkout of KernelBench."""
 
@@ -133,7 +130,6 @@ class Experiment:
     def script(self, name: str, recipe: Mapping[str, Any], *flags: str | Path) -> None:
         """A root script with a recipe."""
         file = self.work / f"{name.removesuffix('.py')}.yaml"
-        file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, yaml.safe_dump({"device": self.plan.device, **recipe}))
         self.run(sys.executable, ROOT / name, "--config", file, *flags)
 
@@ -211,11 +207,9 @@ def mixture(now: Experiment) -> Path | None:
     return folder / "examples.jsonl"
 
 
-def unpacked_mistakes(now: Experiment) -> Path | None:
-    """The plan's own mistakes, as the mixture takes them."""
-    if now.plan.mistakes is None:
-        return None
-    lines = lzma.decompress((HERE / now.plan.mistakes).read_bytes()).splitlines()
+def unpacked_mistakes(now: Experiment) -> Path:
+    """Repairs of an earlier policy's own mistakes, as the mixture takes them."""
+    lines = lzma.decompress((HERE / now.plan.mixture["mistakes"]).read_bytes()).splitlines()
     path = now.work / "mistakes.jsonl"
     ExampleStore.write(path, map(TrainingExample.model_validate_json, lines)).close()
     return path
@@ -226,7 +220,7 @@ def sft(now: Experiment) -> None:
     examples = mixture(now)
     drawn = {} if examples is None else dict.fromkeys(("num_examples", "optimizer_examples"), 0)
     recipe = {
-        "prompts": now.plan.prompts, "held_out_tasks": 0, "wandb": False, "seed": now.seed,
+        "prompts": now.plan.prompts, "held_out_tasks": 0, "wandb": False,
         **drawn, "extra_examples": str(examples) if examples else None, **now.plan.sft,
     }  # fmt: skip
     folder = now.work / "sft"
@@ -241,7 +235,7 @@ def rft(now: Experiment) -> None:
     """Samples of training tasks by SFT's policy, then SFT on the best of them."""
     model, folder = require(now, "sft"), RejectionFolder(now.work / "rft")
     how = {
-        "pool": now.plan.pool, "prompts": now.plan.prompts, "seed": now.seed,
+        "pool": now.plan.pool, "prompts": now.plan.prompts,
         "tasks": now.plan.tasks, "skip_tasks": now.plan.skip_tasks, **now.plan.rft,
     }  # fmt: skip
     words = ("rft", model, "--output-dir", folder.root, *flags({**how, **now.plan.judge}))
@@ -264,7 +258,7 @@ def rl(now: Experiment) -> None:
     now.script(
         "run_multiturn_rl_training.py", {"rl": recipe},
         "--generator-checkpoint", model, "--output-dir", run.root,
-        "--seed", str(now.seed), "--pool", now.plan.pool, "--num-tasks", str(now.plan.tasks),
+        "--pool", now.plan.pool, "--num-tasks", str(now.plan.tasks),
         "--skip-tasks", str(now.plan.skip_tasks),
     )  # fmt: skip
     result = json.loads(run.result.read_text())
@@ -328,7 +322,7 @@ def evaluate(now: Experiment, policy: str, test: str) -> None:
     words = [
         "eval", model, *(word for suite in suites(now, test) for word in ("--suite", suite)),
         "--prompts", card.prompts if card and card.prompts else now.plan.prompts,
-        "--samples", str(samples), "--temperature", str(heat), "--seed", str(now.seed),
+        "--samples", str(samples), "--temperature", str(heat),
         "--output-dir", now.work / test / policy, "--no-wandb",
         "--k", "1" if samples == 1 else f"1,{samples}",
         *flags({**now.plan.sampling, **now.plan.judge, "kernelbench_dir": now.kernelbench}),
@@ -368,7 +362,6 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--plan", type=Path, default=HERE / "recipe.yaml")
     cli.add_argument("--work", type=Path, default=Path("outputs/learning"),
                      help="folder of all arms and tests")  # fmt: skip
-    cli.add_argument("--seed", type=int, default=0)
     cli.add_argument("--policy", default="sft", choices=ARMS, help="whose policy is tested")
     cli.add_argument("--kernelbench-dir", type=Path, help="a checkout of KernelBench")
     cli.add_argument("--to", type=Path, default=HERE / "policy", help="store: where it goes")
@@ -392,7 +385,7 @@ def work_on(args: argparse.Namespace) -> int:
             restore(args.folder, work / "adapters" / "sft")
         return EXIT_OK
     checkout = args.kernelbench_dir.resolve() if args.kernelbench_dir else None
-    now = Experiment(read_plan(args.plan), work, args.seed, checkout)
+    now = Experiment(read_plan(args.plan), work, checkout)
     work.mkdir(parents=True, exist_ok=True)
     if args.what in ARMS:
         ARMS[args.what](now)

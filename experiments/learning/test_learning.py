@@ -7,7 +7,6 @@ import runpy
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -57,7 +56,6 @@ def test_the_mistakes_of_the_recipe_are_of_tasks_that_its_rl_leaves_out(tmp_path
 
     plan = read_plan(HERE / "recipe.yaml")
     path = learning.unpacked_mistakes(Experiment(plan, tmp_path))
-    assert path is not None
     examples = read_training_examples(path)
     assert len(examples) > 900
     assert all(e.kind == "repair" and e.receipt and e.previous_verdict for e in examples)
@@ -74,8 +72,8 @@ def test_each_command_of_a_plan_is_one_that_the_project_takes(
 
     seen = []
 
-    def take(command: Sequence[str], **_: object) -> SimpleNamespace:
-        words = list(command[1:])
+    def take(command: list[str], **_: object) -> SimpleNamespace:
+        words = command[1:]
         if words[0] == "-m":
             build_parser().parse_args(words[2:])
             seen.append(words[2])
