@@ -166,23 +166,16 @@ async def wait_ready(url: str) -> None:
     raise SystemExit("the server did not become ready")
 
 
-def own_processes(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """The server's, without those that judge: with several workers, their parent and each."""
-    root = psutil.Process(process.pid)
-    workers = [p for p in root.children() if any("spawn_main" in word for word in p.cmdline())]
-    return [root, *workers]
-
-
 def memory_and_files(process: subprocess.Popen[str]) -> tuple[int, int]:
-    """(resident bytes, open descriptors) of the server's own processes."""
-    own = own_processes(process)
-    return sum(p.memory_info().rss for p in own), sum(p.num_fds() for p in own)
+    """(resident bytes, open descriptors) of the server, without the processes that judge."""
+    own = psutil.Process(process.pid)
+    return own.memory_info().rss, own.num_fds()
 
 
 def cpu_s(process: subprocess.Popen[str]) -> float:
-    """CPU seconds of the server's own processes so far, which a loaded machine hardly changes."""
-    times = [p.cpu_times() for p in own_processes(process)]
-    return float(sum(t.user + t.system for t in times))
+    """CPU seconds of the server so far, which a loaded machine hardly changes."""
+    times = psutil.Process(process.pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def bytes_of(folder: Path) -> int:
@@ -313,7 +306,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--soak-s", type=float, default=60.0)
     parser.add_argument("--only-soak", action="store_true", help="and nothing else")
-    parser.add_argument("--workers", type=int, default=1, help="processes of the server")
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
     machine = this_machine()
@@ -324,7 +316,7 @@ def main() -> None:
         _, upstream = started(stack, command, folder / "upstream.log")
         config = prepare(folder, upstream)
         cuda_rl = str(Path(sys.executable).with_name("cuda-rl"))
-        serve = [cuda_rl, "serve", "--config", str(config), "--workers", str(args.workers)]
+        serve = [cuda_rl, "serve", "--config", str(config)]
         process, url = started(stack, serve, folder / "serve.log")
         found = {} if args.only_soak else asyncio.run(measure(url, upstream, process))
         warm_s = WARM_S if args.only_soak else 0.0
@@ -341,7 +333,7 @@ def main() -> None:
     load = {"after": round(os.getloadavg()[0], 1)}
     report = head("serve_load", packages=("aiohttp", "fastapi", "uvicorn"), machine=machine)
     holds = finish(
-        report | {"load": load, "workers": args.workers, "measured": found, "bars": bars_of(found)},
+        report | {"load": load, "measured": found, "bars": bars_of(found)},
         args.output,
     )
     sys.exit(0 if holds else 1)

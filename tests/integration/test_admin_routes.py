@@ -17,7 +17,7 @@ import yaml
 
 from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.http import Gate
-from coding_framework.deployment.serve_config import BackendConfig, ModelVersion
+from coding_framework.deployment.serve_config import ModelVersion
 from coding_framework.deployment.server import ModelServer
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.deployment.traffic import open_traffic
@@ -350,63 +350,6 @@ def test_metrics_tell_of_the_rollout_and_every_name_in_use_is_there(running: Dep
     assert {"cuda_rl_experiment_state", "cuda_rl_guardrail_log_e", "cuda_rl_srm_p"} <= named
 
 
-def add_backend(running: Deployed, **config: Any) -> httpx.Response:
-    return running.client.post("/admin/backends", json=config)
-
-
-def test_a_backend_is_added_serves_a_version_and_is_removed(running: Deployed) -> None:
-    other = Upstream(lambda body: "from the other")
-    other.models = ["m3"]
-    with upstream_running(other) as url:
-        added = add_backend(running, name="other", urls=[url])
-        assert (added.status_code, added.json()["replicas"][0]["models"]) == (201, ["m3"])
-        assert add_backend(running, name="other", urls=[url]).status_code == 201  # the same again
-        listed = running.client.get("/admin/backends").json()["data"]
-        assert [(b["name"], b["from"]) for b in listed] == [("b", "file"), ("other", "database")]
-        running.manager.register_version("v3", VersionSpec(model="m3", backend="other"))
-        refused = running.client.delete("/admin/backends/other")
-        assert (refused.status_code, "v3" in refused.text) == (400, True)
-        running.manager.rollback("kernels", "a test", to="v3")
-        until(lambda: running.server.traffic.assign("kernels", b"").version == "v3")
-        chat = {"model": "kernels", "messages": [{"role": "user", "content": "x"}]}
-        said = running.client.post("/v1/chat/completions", json=chat).json()
-        assert said["choices"][0]["message"]["content"] == "from the other"
-        running.manager.rollback("kernels", "a test", to="v1")
-        running.manager.retire("v3", "a test")
-        assert running.client.delete("/admin/backends/other").status_code == 200
-        assert len(running.client.get("/admin/backends").json()["data"]) == 1
-        assert running.client.delete("/admin/backends/other").status_code == 400
-    actions = [row.action for row in running.manager.store.audit()]
-    assert actions.count("add_backend") == actions.count("remove_backend") == 1
-    assert verify(running.manager.store).difference is None
-
-
-def test_another_process_learns_of_a_backend_by_the_database(running: Deployed) -> None:
-    running.manager.add_backend(BackendConfig(name="late", urls=["http://127.0.0.1:9"]))
-    until(lambda: len(running.server.backends.told()) == 2)
-    running.manager.remove_backend("late")
-    until(lambda: len(running.server.backends.told()) == 1)
-
-
-@pytest.mark.parametrize(
-    ("config", "status", "said"),
-    [
-        ({"name": "b", "urls": ["http://a"]}, 409, "server's file"),
-        ({"name": "x"}, 400, "urls"),
-        ({"name": "x", "urls": ["file:///etc/passwd"]}, 400, "urls"),
-        ({"name": "x", "urls": ["http://a"], "key_env": "PATH"}, 400, "CUDA_RL_KEY_"),
-        ({"name": "x", "urls": ["http://a"], "key_env": "CUDA_RL_KEY_NONE"}, 400, "environment"),
-        ({"name": "../x", "urls": ["http://a"]}, 400, "name"),
-    ],
-)
-def test_a_wrong_backend_is_a_sentence(
-    shared: Deployed, config: dict[str, Any], status: int, said: str
-) -> None:
-    refused = add_backend(shared, **config)
-    assert refused.status_code == status
-    assert said in refused.json()["error"]["message"]
-
-
 def test_a_version_whose_backend_is_nowhere_is_unavailable_and_not_a_crash(
     running: Deployed,
 ) -> None:
@@ -415,4 +358,4 @@ def test_a_version_whose_backend_is_nowhere_is_unavailable_and_not_a_crash(
     until(lambda: running.server.traffic.assign("kernels", b"").version == "v4")
     refused = running.ask("somebody")
     assert (refused.status_code, refused.json()["error"]["type"]) == (503, "unavailable")
-    assert "POST /admin/backends" in running.client.get("/readyz").text
+    assert "add it to its file" in running.client.get("/readyz").text

@@ -15,7 +15,6 @@ import pytest
 from coding_framework.data.registry import find_task
 from coding_framework.deployment.ab_testing import Assignment
 from coding_framework.deployment.outcomes import Outcome
-from coding_framework.deployment.server import ModelServer
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.deployment.traffic import FixedTraffic
 from coding_framework.registry.receipts import check_receipt
@@ -354,38 +353,18 @@ def test_an_adapter_may_take_longer_than_a_health_check(
         assert (replica.up, replica.failed_checks) == (True, 0)
 
 
-def spent(server: ModelServer) -> int:
-    assert server.gate.quota is not None
-    return server.gate.quota.spent("local")
-
-
-def test_the_models_tokens_are_counted_and_end_at_the_quota(tmp_path: Path) -> None:
-    upstream = Upstream(lambda body: "a b c" if body.get("stream") else answer(RELU))
+def test_the_models_tokens_are_counted(tmp_path: Path) -> None:
+    upstream = Upstream(lambda body: answer(RELU))
     upstream.usage = {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25}
-    limits = {"tokens_per_day": 80}
-    with model_server(tmp_path, [upstream], limits=limits) as (url, server):
+    with model_server(tmp_path, [upstream]) as (url, _):
         wait_ready(url)
         assert post(url, with_task(n=2, turns=1)).json()["usage"]["total_tokens"] == 50
-        assert spent(server) == 50
-        text = post(url, {**ASK, "stream": True}).text
-        assert "usage" not in text
-        assert '"choices":[]' not in text
-        until(lambda: spent(server) == 75)
-        assert post(url, ASK).status_code == 200  # the last one may go over
-        refused = post(url, ASK)
-    error = refused.json()["error"]
-    assert (refused.status_code, error["type"]) == (429, "over_limit")
-    assert "tokens of today" in error["message"]
-    assert 0 < int(refused.headers["retry-after"]) <= 86400
 
 
 def test_tokens_of_a_model_server_that_tells_none_are_estimated(tmp_path: Path) -> None:
-    with model_server(tmp_path, [Upstream(lambda body: "word " * 400)]) as (url, server):
+    with model_server(tmp_path, [Upstream(lambda body: answer(RELU + "word " * 400))]) as (url, _):
         wait_ready(url)
-        post(url, ASK)
-        assert 500 < spent(server) < 600
-        post(url, {**ASK, "stream": True})
-        until(lambda: 850 < spent(server) < 1200)
+        assert 400 < post(url, with_task(n=1, turns=1)).json()["usage"]["total_tokens"] < 4000
 
 
 def test_a_kernel_of_the_caller_is_judged(tmp_path: Path) -> None:

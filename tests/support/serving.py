@@ -14,7 +14,6 @@ from typing import Any
 from aiohttp import web
 
 from coding_framework.deployment.http import Gate, Listen, server_of
-from coding_framework.deployment.limits import Quota
 from coding_framework.deployment.serve_config import ServeConfig
 from coding_framework.deployment.server import CallersTasks, ModelServer
 from coding_framework.deployment.tokens import TokenFile
@@ -248,8 +247,7 @@ def model_server(
             keeper = KernelKeeper(folder / "registry", folder / "keys", key, templates)
         server = ModelServer(
             config, judged_by or ScriptedJudge(), "emulator", key,
-            Gate(
-                TokenFile(config.tokens), config.limits, quota=Quota(config.limits, config.used)
-            ), traffic or FixedTraffic(versions), keeper=keeper, callers=callers,
+            Gate(TokenFile(config.tokens), config.limits), traffic or FixedTraffic(versions),
+            keeper=keeper, callers=callers,
         )  # fmt: skip
         yield stack.enter_context(app_served(server.app)), server

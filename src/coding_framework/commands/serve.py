@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from argparse import Namespace
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
-from functools import partial
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +31,6 @@ class ServeOptions(Config):
     """Port to listen on, instead of the file's; 0 takes a free one."""
     uds: Path | None = None
     """Unix socket to listen on, instead of a port."""
-    workers: int | None = Field(default=None, ge=1, le=64)
-    """Processes that answer, instead of the file's number."""
     check: bool = False
     """Read the file, ask the backends, and start nothing."""
     docs: bool = False
@@ -57,7 +53,7 @@ def run(args: Namespace) -> int:
     config = read_config(options.config)
     told = {
         name: value
-        for name in ("host", "port", "uds", "workers")
+        for name in ("host", "port", "uds")
         if (value := getattr(options, name)) is not None
     }
     config = config.model_copy(update={"listen": config.listen.model_copy(update=told)})
@@ -73,8 +69,6 @@ def run(args: Namespace) -> int:
 def _serve(config: Any, options: ServeOptions) -> None:
     from coding_framework.deployment.http import require_safe, run_app
     from coding_framework.deployment.tokens import TokenFile
-    from coding_framework.deployment.traffic import open_traffic
-    from coding_framework.deployment.workers import run_workers, shared_folder
     from coding_framework.registry.receipts import load_key
 
     listen = config.listen
@@ -82,44 +76,13 @@ def _serve(config: Any, options: ServeOptions) -> None:
     load_key(config.keys, config.key)
     _require_sandbox(config.judge.sandbox, options.allow_native_sandbox)
     with ExitStack() as stack:
-        if listen.workers == 1:
-            app = _server(config, options, door, stack, None).app
-            run_app(app, listen, _tell(door))
-            return
-        traffic, _, manager = open_traffic(config)  # the database learns the file once, before all
-        traffic.close()
-        if manager is not None:
-            manager.store.close()
-        make = partial(_worker, config, options, door, stack.enter_context(shared_folder()))
-        run_workers(make, listen.workers, listen, _tell(door))
+        run_app(_server(config, options, door, stack).app, listen, _tell(door))
 
 
-def _worker(config: Any, options: ServeOptions, door: Door, shared: Path) -> Any:
-    """The application of one of several processes; what it opened ends with it."""
-    from coding_framework.monitoring.logs import configure_logging
-
-    configure_logging(options.log_file)
-    stack = ExitStack()
-    app = _server(config, options, door, stack, shared).app
-    own = app.router.lifespan_context
-
-    @asynccontextmanager
-    async def lifespan(served: Any) -> AsyncIterator[Any]:
-        with stack:
-            async with own(served) as state:
-                yield state
-
-    app.router.lifespan_context = lifespan
-    return app
-
-
-def _server(
-    config: Any, options: ServeOptions, door: Door, stack: ExitStack, shared: Path | None
-) -> Any:
+def _server(config: Any, options: ServeOptions, door: Door, stack: ExitStack) -> Any:
     """The server of this process; what it opens is closed with `stack`."""
     from coding_framework.cuda.choose_backend import choose_backend
     from coding_framework.deployment.http import Gate
-    from coding_framework.deployment.limits import Quota
     from coding_framework.deployment.server import CallersTasks, ModelServer
     from coding_framework.deployment.tokens import TokenFile
     from coding_framework.deployment.traffic import open_traffic
@@ -145,14 +108,10 @@ def _server(
     keeper = None
     if config.registry is not None:
         keeper = KernelKeeper(config.registry, config.keys, key, judge.templates)
-    gate = Gate(
-        TokenFile(config.tokens), config.limits,
-        door=door, shared=shared, quota=Quota(config.limits, config.used),
-        hosts=config.listen.hosts,
-    )  # fmt: skip
+    gate = Gate(TokenFile(config.tokens), config.limits, door=door, hosts=config.listen.hosts)
     return ModelServer(
         config, judge, judges_on, key, gate, traffic, versions,
-        manager=manager, callers=callers, keeper=keeper, shared=shared, docs=options.docs,
+        manager=manager, callers=callers, keeper=keeper, docs=options.docs,
     )  # fmt: skip
 
 

@@ -20,7 +20,6 @@ _LIMITS = {
     "requests_per_s": (float, "requests a second"),
     "concurrent": (int, "requests that run at a time"),
     "candidates_per_min": (float, "kernels that are judged, a minute"),
-    "tokens_per_day": (int, "tokens of the models, read and written, a day (UTC)"),
 }
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

@@ -7,7 +7,6 @@ scope, on this machine too. The database may make a handler wait, so each works 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -16,10 +15,8 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from coding_framework.deployment.backend_pool import BackendPool
 from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.http import ApiError, Gate, as_json, parsed, read_object
-from coding_framework.deployment.serve_config import BackendConfig
 from coding_framework.deployment.store import ExperimentRow
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
@@ -28,9 +25,6 @@ PAGE = 1000
 """Events of one answer."""
 After = Annotated[int, Query(ge=0, lt=1 << 63)]
 """The number of a row: what SQLite takes."""
-KEY_PREFIX = "CUDA_RL_KEY_"
-"""Environment variables that a backend's key may be taken from where the backend comes by HTTP: it
-is sent to that backend, so that no other secret of the server's may be named."""
 
 
 class _Given(BaseModel):
@@ -69,20 +63,12 @@ class Admin:
     """The routes of one database."""
 
     def __init__(
-        self,
-        manager: DeploymentManager,
-        gate: Gate,
-        backends: BackendPool,
-        unit: Callable[[str], bytes],
+        self, manager: DeploymentManager, gate: Gate, unit: Callable[[str], bytes]
     ) -> None:
         """unit: as it hashes a caller's id (`Traffic.unit`)."""
-        self._unit = unit
-        self._manager, self._gate, self._backends = manager, gate, backends
+        self._manager, self._gate, self._unit = manager, gate, unit
 
     def add_to(self, app: FastAPI) -> None:
-        app.get("/admin/backends")(self._list_backends)
-        app.post("/admin/backends")(self._add_backend)
-        app.delete("/admin/backends/{name}")(self._remove_backend)
         app.post("/admin/experiments")(self._create)
         app.get("/admin/experiments")(self._list)
         app.get("/admin/experiments/{experiment}")(self._show)
@@ -91,31 +77,6 @@ class Admin:
         app.post("/admin/experiments/{experiment}/{action}")(self._move)
         app.get("/admin/audit")(self._audit)
         app.post("/v1/feedback")(self._feedback)
-
-    async def _list_backends(self, request: Request) -> Response:
-        """As the process that answers sees them."""
-        self._gate.caller(request, "admin")
-        return as_json({"data": self._backends.told()})
-
-    async def _add_backend(self, request: Request) -> Response:
-        caller = self._gate.caller(request, "admin")
-        asked = parsed(BackendConfig, await read_object(request, self._gate.limits))
-        _require_key(asked)
-        if any(own.name == asked.name for own in self._backends.of_file):
-            raise ApiError(
-                409, "conflict", f"the backend {asked.name} stands in the server's file: change it "
-                "there, or choose another name",
-            )  # fmt: skip
-        await asyncio.to_thread(self._manager.add_backend, asked, caller.id)
-        await self._backends.learn()
-        found = [b for b in self._backends.told() if b["name"] == asked.name]
-        return as_json(found[0] if found else {"name": asked.name}, 201)
-
-    async def _remove_backend(self, request: Request, name: str) -> Response:
-        caller = self._gate.caller(request, "admin")
-        await asyncio.to_thread(self._manager.remove_backend, name, caller.id)
-        await self._backends.learn()
-        return as_json({"removed": name})
 
     async def _create(self, request: Request) -> Response:
         caller = self._gate.caller(request, "experiments:write")
@@ -196,16 +157,6 @@ class Admin:
             return self._manager.experiments.get(experiment)
         except UsageError as e:
             raise ApiError(404, "no_such_experiment", one_line(str(e), 300)) from e
-
-
-def _require_key(backend: BackendConfig) -> None:
-    """Raises ApiError where its key is not to be had."""
-    name = backend.key_env
-    if name is not None and not (name.startswith(KEY_PREFIX) and name in os.environ):
-        raise ApiError(
-            400, "bad_request", "key_env: the server's environment must have the variable, and "
-            f"its name must begin with {KEY_PREFIX}",
-        )  # fmt: skip
 
 
 def _row(row: ExperimentRow) -> dict[str, Any]:

@@ -16,14 +16,16 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import aiohttp
 import orjson
 
 from coding_framework.agents.chat_request import chat_request
-from coding_framework.deployment.serve_config import BackendConfig, ModelVersion
-from coding_framework.errors import PolicyAwayError, PolicyError
+from coding_framework.deployment.metrics import ServerMetrics
+from coding_framework.deployment.serve_config import BackendConfig, ModelVersion, ServeConfig
+from coding_framework.errors import InfrastructureError, PolicyAwayError, PolicyError
 from coding_framework.monitoring.text import one_line
 from coding_framework.store.events import log
 from coding_framework.types import Generation, Message, SamplingParams
@@ -100,7 +102,6 @@ class Used:
 
     prompt: int = 0
     completion: int = 0
-    _taken: int = 0
 
     def add(self, usage: Any, body: Mapping[str, Any], said: int) -> None:
         """usage: of an answer. said: characters of the answer; where its server tells no usage, a
@@ -112,12 +113,6 @@ class Used:
             read = sum(len(str(m.get("content"))) for m in body["messages"]) // 4 + 1
         self.prompt += read
         self.completion += said // 4 + 1 if written is None else written
-
-    def taken(self) -> int:
-        """All that came since the last call."""
-        new = self.prompt + self.completion - self._taken
-        self._taken += new
-        return new
 
     def told(self) -> dict[str, int]:
         """As OpenAI's API says it."""
@@ -163,13 +158,6 @@ class Backend:
         if self._session is not None:
             await self._session.close()
 
-    async def close_when_idle(self) -> None:
-        """After the requests that run have ended."""
-        await self._end_checks()
-        async with self._free:
-            await self._free.wait_for(lambda: not any(r.running for r in self.replicas))
-        await self.close()
-
     async def _end_checks(self) -> None:
         checks, self._checks = self._checks, []
         for task in checks:
@@ -204,12 +192,10 @@ class Backend:
             used.add(answer.get("usage"), body, len(str(answer.get("choices"))))
             return dict(answer)
 
-    async def stream(self, body: dict[str, Any], used: Used) -> AsyncIterator[dict[str, Any]]:
+    async def stream(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """The chunks of an answer, as objects. As `complete`; it raises in the middle too."""
         limits = aiohttp.ClientTimeout(total=ANSWER_S, sock_read=SILENT_S)
-        asked = {**body, "stream": True, "stream_options": {"include_usage": True}}
-        usage, said = None, 0
-        async with self._asked(asked, limits) as (replica, response):
+        async with self._asked({**body, "stream": True}, limits) as (replica, response):
             try:
                 async for line in response.content:
                     if not line.startswith(b"data:"):
@@ -219,17 +205,13 @@ class Backend:
                         return
                     chunk = orjson.loads(data)
                     self._require_own(replica, body, chunk)
-                    usage = chunk.pop("usage", None) or usage
                     if chunk.get("choices"):
-                        said += _chars(chunk)
                         yield chunk
             except (aiohttp.ClientError, TimeoutError, ValueError) as e:
                 replica.answered(None, self._clock())
                 raise PolicyAwayError(
                     f"the backend {self.name} broke off its answer: ask again"
                 ) from e
-            finally:
-                used.add(usage, body, said)
 
     def _require_own(self, replica: Replica, body: dict[str, Any], answer: Any) -> None:
         """A server that has lost an adapter may answer as its base model: that is no answer."""
@@ -430,7 +412,51 @@ async def _said(response: aiohttp.ClientResponse) -> str:
     return one_line((await _first_bytes(response, 2000)).decode("utf-8", "replace"), 200)
 
 
-def _chars(chunk: Mapping[str, Any]) -> int:
-    """Of what a chunk adds to an answer."""
-    deltas = (choice.get("delta") or {} for choice in chunk["choices"])
-    return sum(len(str(delta.get("content") or "")) for delta in deltas)
+class Backends:
+    """All of a server's. `start` in the event loop that uses them."""
+
+    def __init__(
+        self,
+        config: ServeConfig,
+        metrics: ServerMetrics,
+        versions: Callable[[], Iterable[ModelVersion]],
+    ) -> None:
+        """versions: all that there are, asked for at every check."""
+        self._config = config
+        self._backends = {
+            own.name: Backend(own, partial(self._served_by, own.name, versions))
+            for own in config.backends
+        }
+        for backend in self._backends.values():
+            for number, replica in enumerate(backend.replicas):
+                labels = (backend.name, str(number))
+                up = partial(_is_up, replica)
+                metrics.up.labels(*labels).set_function(up)
+                metrics.running.labels(*labels).set_function(partial(getattr, replica, "running"))
+
+    def of(self, version: ModelVersion) -> Backend:
+        """Raises InfrastructureError where its backend is not there."""
+        name = self._config.backend_of(version)
+        try:
+            return self._backends[name]
+        except KeyError:
+            raise InfrastructureError(
+                f"the version that serves {version.model} wants the backend {name}, which this "
+                "server does not have: add it to its file"
+            ) from None
+
+    async def start(self) -> None:
+        """Check every replica once, then go on checking."""
+        await asyncio.gather(*(backend.start() for backend in self._backends.values()))
+
+    async def close(self) -> None:
+        await asyncio.gather(*(backend.close() for backend in self._backends.values()))
+
+    def _served_by(
+        self, backend: str, versions: Callable[[], Iterable[ModelVersion]]
+    ) -> list[ModelVersion]:
+        return [v for v in versions() if self._config.backend_of(v) == backend]
+
+
+def _is_up(replica: Replica) -> float:
+    return float(replica.healthy(time.monotonic()))

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from coding_framework.deployment.ab_testing import ABTestConfig, TestVariant
 from coding_framework.deployment.kernel_rollout import kernel_rollout
 from coding_framework.deployment.manager import ABTestManager, Evaluation
-from coding_framework.deployment.serve_config import BackendConfig
 from coding_framework.deployment.store import (
     ConflictError,
     DeploymentStore,
@@ -117,41 +116,6 @@ class DeploymentManager:
             tx.set_retired(version)
             tx.add_audit(
                 actor, "retire", before=None, after={"version": version}, reason=reason, evidence={}
-            )
-
-    # --- backends -------------------------------------------------------------------------------
-
-    def backends(self) -> dict[str, BackendConfig]:
-        """Those that operators added, by name. Raises StorageError."""
-        found = self.store.backends().items()
-        return {name: BackendConfig.model_validate_json(told) for name, told in found}
-
-    def add_backend(self, config: BackendConfig, actor: str = "operator") -> None:
-        """All servers of this database have it soon. The same again changes nothing. Raises
-        ConflictError where the name is another one's."""
-        told = config.model_dump_json()
-        if self.store.backends().get(config.name) == told:
-            return
-        with self.store.transaction() as tx:
-            tx.add_backend(config.name, told)
-            tx.add_audit(
-                actor, "add_backend", before=None, after={"backend": config.name}, reason="",
-                evidence={"config_sha256": _digest(told)},
-            )  # fmt: skip
-
-    def remove_backend(self, name: str, actor: str = "operator") -> None:
-        """Raises UsageError where a version that is not retired is served there, or it was never
-        added."""
-        for row in self.store.versions():
-            if row.retired_us is None and self.spec(row.id).backend == name:
-                raise UsageError(
-                    f"the backend {name} serves version {row.id}: `cuda-rl deploy retire {row.id}` "
-                    "first"
-                )
-        with self.store.transaction() as tx:
-            tx.remove_backend(name)
-            tx.add_audit(
-                actor, "remove_backend", before={"backend": name}, after={}, reason="", evidence={}
             )
 
     # --- aliases --------------------------------------------------------------------------------

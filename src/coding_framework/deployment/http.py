@@ -42,8 +42,6 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
-from prometheus_client.multiprocess import MultiProcessCollector
-from prometheus_client.registry import Collector
 from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -51,7 +49,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from coding_framework import __version__
-from coding_framework.deployment.limits import Limits, Meter, OverLimitError, Quota
+from coding_framework.deployment.limits import Limits, Meter, OverLimitError
 from coding_framework.deployment.store import ConflictError
 from coding_framework.deployment.tokens import LOCAL_SCOPES, Token, TokenFile
 from coding_framework.errors import InfrastructureError, UsageError
@@ -150,31 +148,22 @@ class Gate:
         limits: Limits,
         *,
         door: Door | None = None,
-        shared: Path | None = None,
-        quota: Quota | None = None,
         hosts: Iterable[str] = (),
     ) -> None:
-        """door: None: this machine alone is served. shared: a folder of this run of the server, in
-        which its processes count together; None: it is the only one. quota: counts the tokens of
-        the models; None: nobody does. hosts: see Listen."""
+        """door: None: this machine alone is served. hosts: see Listen."""
         self.public = door is not None and door.public
         self._needs_token = (door or require_safe(Listen(), tokens)).needs_token
-        self._noted = shared / "needs_token" if shared is not None else None
         self._body_bytes = 0
         self._hosts = {name.lower() for name in ("localhost", socket.gethostname(), *hosts)}
         self.tokens = tokens
         self.limits = limits
-        self.quota = quota
-        self._meter = Meter(limits, shared and shared / "limits.sqlite")
+        self._meter = Meter(limits)
 
     @property
     def needs_token(self) -> bool:
         """Whether a token is needed: at the start, or since there was one."""
         if not self._needs_token and self.tokens is not None:
-            noted = self._noted is not None and self._noted.exists()
-            self._needs_token = noted or bool(self.tokens.all())
-            if self._needs_token and self._noted is not None:
-                self._noted.touch()  # also for a process that is started anew
+            self._needs_token = bool(self.tokens.all())
         return self._needs_token
 
     def caller(self, request: Request, scope: TokenScope) -> Caller:
@@ -265,14 +254,6 @@ class Gate:
             yield
         finally:
             running.__exit__(None, None, None)
-
-    def require_quota(self, caller: Caller) -> None:
-        """Raises ApiError 429 where the caller has used up its tokens of today."""
-        try:
-            if self.quota is not None:
-                self.quota.require(caller.id, caller.token)
-        except OverLimitError as e:
-            raise _too_many(e) from e
 
     def charge(self, caller: Caller, candidates: int) -> None:
         """So many kernels will be judged for the caller. Raises ApiError 429."""
@@ -383,19 +364,15 @@ async def _gone(request: Request) -> None:
 
 # --- the application ------------------------------------------------------------------------------
 
-SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"
-"""Environment variable with the folder that prometheus_client's processes share."""
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600)
 
 
 class HttpMetrics:
-    """Prometheus metrics of one application, summed over the processes that serve it. A server adds
-    its own to `registry`. Labels are bounded: never a token, a task or a request's number."""
+    """Prometheus metrics of one application. A server adds its own to `registry`. Labels are
+    bounded: never a token, a task or a request's number."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._followed: list[tuple[Gauge, Callable[[], float]]] = []
-        self._own: list[Collector] = []
         self._responses = Counter(
             "cuda_rl_http_responses", "Answers, by route and status.", ("route", "status"),
             registry=self.registry,
@@ -406,36 +383,14 @@ class HttpMetrics:
         )  # fmt: skip
         Gauge(
             "cuda_rl_build_info", "The version that runs.", ("version",), registry=self.registry,
-            multiprocess_mode="livemax",
         ).labels(__version__).set(1)  # fmt: skip
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         self._responses.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def follow(self, gauge: Gauge, value: Callable[[], float]) -> None:
-        """Set the gauge at each `refresh`."""
-        self._followed.append((gauge, value))
-
-    def add_own(self, collector: Collector) -> None:
-        """What each process says of itself."""
-        self._own.append(collector)
-        self.registry.register(collector)
-
-    def refresh(self) -> None:
-        """Set the gauges that others than this process may be asked for."""
-        for gauge, value in self._followed:
-            gauge.set(value())
-
     def text(self) -> bytes:
-        self.refresh()
-        if SHARED_METRICS not in os.environ:
-            return generate_latest(self.registry)
-        registry = CollectorRegistry()
-        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        for collector in self._own:
-            registry.register(collector)
-        return generate_latest(registry)
+        return generate_latest(self.registry)
 
 
 def make_app(

@@ -40,20 +40,18 @@ class ServerMetrics(HttpMetrics):
             "cuda_rl_verdict_seconds", "Time of a verdict with its waiting.", buckets=SECONDS,
             registry=own,
         )  # fmt: skip
-        self.judge_queue = Gauge(
-            "cuda_rl_judge_queue", "Verdicts that wait.", registry=own, multiprocess_mode="livesum"
-        )
+        self.judge_queue = Gauge("cuda_rl_judge_queue", "Verdicts that wait.", registry=own)
         self.up = Gauge(
             "cuda_rl_backend_up", "Whether a replica is healthy.", ("backend", "replica"),
-            registry=own, multiprocess_mode="livemin",
+            registry=own
         )  # fmt: skip
         self.running = Gauge(
             "cuda_rl_backend_inflight", "Requests at a replica.", ("backend", "replica"),
-            registry=own, multiprocess_mode="livesum",
+            registry=own
         )  # fmt: skip
         self.storage_failed = Gauge(
             "cuda_rl_storage_failed", "1 where the deployment database cannot be written.",
-            registry=own, multiprocess_mode="livemax",
+            registry=own
         )  # fmt: skip
         self.events = Counter(
             "cuda_rl_events", "Exposures, outcomes and pairs written to the deployment database.",
@@ -63,7 +61,7 @@ class ServerMetrics(HttpMetrics):
             "cuda_rl_event_commit_seconds", "Time of a group's commit.", buckets=SECONDS,
             registry=own,
         )  # fmt: skip
-        self.add_own(_Rollouts(seen))
+        own.register(_Rollouts(seen))
 
     def committed(self, events: int, seconds: float) -> None:
         """A group of events is durable."""

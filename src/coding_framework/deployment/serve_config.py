@@ -71,17 +71,10 @@ class JudgeConfig(Config):
     """Verdicts that may wait before new requests are told to come later. None: 4 a worker."""
 
 
-class ServeListen(Listen):
-    """Where the server listens, and with how many processes."""
-
-    workers: int = Field(default=1, ge=1, le=64)
-    """Processes that answer. Each has a judge of its own, with the judge's workers."""
-
-
 class ServeConfig(Config):
     """The whole file."""
 
-    listen: ServeListen = ServeListen()
+    listen: Listen = Listen()
     backends: tuple[BackendConfig, ...] = Field(min_length=1)
     versions: dict[str, ModelVersion] = Field(min_length=1)
     endpoints: dict[str, EndpointConfig] = Field(min_length=1)
@@ -92,7 +85,7 @@ class ServeConfig(Config):
     tasks:trusted, whose code runs with this user's rights; or everybody's, those of others in a
     sandbox and on the emulator."""
     tokens: Path = Path("deployment/tokens")
-    """Who may ask. Beside it lies what each has used today (`tokens.used.sqlite`)."""
+    """Who may ask."""
     keys: Path = Path("deployment/keys")
     """Folder of the key that signs receipts."""
     key: str = "judge"
@@ -128,11 +121,6 @@ class ServeConfig(Config):
                 )
         return self
 
-    @property
-    def used(self) -> Path:
-        """Where it is counted what each token has used."""
-        return self.tokens.with_name(f"{self.tokens.name}.used.sqlite")
-
     def backend_of(self, version: ModelVersion) -> str:
         return version.backend or self.backends[0].name
 
@@ -164,5 +152,5 @@ def _complaint(error: Any) -> str:
 
 
 def _keys(config: type[Config]) -> set[str]:
-    parts = (config, ServeListen, BackendConfig, ModelVersion, EndpointConfig, JudgeConfig, Limits)
+    parts = (config, Listen, BackendConfig, ModelVersion, EndpointConfig, JudgeConfig, Limits)
     return {name for part in parts for name in part.model_fields}

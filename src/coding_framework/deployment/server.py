@@ -14,12 +14,10 @@ import asyncio
 import gc
 import hashlib
 import re
-import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -33,8 +31,7 @@ from coding_framework.agents.optimizer import OptimizerAgent
 from coding_framework.agents.prompts import ANSWER_TOKENS
 from coding_framework.deployment.ab_testing import ABTestConfig, Assignment, Shadow
 from coding_framework.deployment.admin import Admin
-from coding_framework.deployment.backend_pool import BackendPool
-from coding_framework.deployment.backends import BackendPolicy, Used
+from coding_framework.deployment.backends import BackendPolicy, Backends, Used
 from coding_framework.deployment.chat import (
     ChatRequest,
     Reading,
@@ -101,7 +98,6 @@ TEMPERATURE = 0.7
 PROGRESS_S = 5
 _CHUNK_CHARS = 2000
 _SHADOWS_AT_ONCE = 4
-_REFRESH_S = 1.0
 _OURS = ""
 """Who asks for what the server itself wants to know."""
 
@@ -170,14 +166,11 @@ class ModelServer:
         manager: DeploymentManager | None = None,
         callers: CallersTasks | None = None,
         keeper: KernelKeeper | None = None,
-        shared: Path | None = None,
         docs: bool = False,
     ) -> None:
         """judges_on: what `judge` judges on. key: signs receipts. manager: of the deployment
         database, for the operators' routes. callers: takes tasks of callers who are not trusted;
-        None: they are refused. keeper: puts verified kernels into a registry; None: nobody does.
-        shared: a folder of this run of the server, for all its processes; None: it is the only
-        one."""
+        None: they are refused. keeper: puts verified kernels into a registry; None: nobody does."""
         self.config, self.gate, self.traffic = config, gate, traffic
         self.versions = versions or Versions(config.versions)
         self.judge = JudgeQueue(judge, config.judge.workers, config.judge.queue)
@@ -187,8 +180,7 @@ class ModelServer:
         self._manager = manager
         self._protocol: str | None = None
         self.metrics = ServerMetrics(lambda: self.traffic.seen)
-        added = manager.backends if manager is not None else dict
-        self.backends = BackendPool(config, self.metrics, self.versions.all, added)
+        self.backends = Backends(config, self.metrics, self.versions.all)
         self._judges_on = judges_on
         self._key = key
         self._keeper = keeper
@@ -196,8 +188,7 @@ class ModelServer:
         self._judged_first: Verdict | None = None
         self._background: set[asyncio.Task[Any]] = set()
         self._shadows = 0
-        self._alone = tempfile.TemporaryDirectory(prefix="cuda-rl-serve-") if not shared else None
-        self._jobs = VerdictJobs(shared or Path(self._alone.name if self._alone else ""))
+        self._jobs = VerdictJobs()
         self._watch()
         self.app = self._make_app(docs)
 
@@ -205,10 +196,8 @@ class ModelServer:
         self.judge.on_verdict = self._callers_judge.on_verdict = self._count_verdict
         self.traffic.on_commit = self.metrics.committed
         self.traffic.watch(self._world)
-        self.metrics.follow(self.metrics.judge_queue, lambda: self.judge.waiting)
-        self.metrics.follow(
-            self.metrics.storage_failed, lambda: float(self.traffic.failure is not None)
-        )
+        self.metrics.judge_queue.set_function(lambda: self.judge.waiting)
+        self.metrics.storage_failed.set_function(lambda: float(self.traffic.failure is not None))
 
     def _count_verdict(self, verdict: Verdict, seconds: float) -> None:
         self.metrics.verdicts.labels(verdict.status.value).inc()
@@ -236,7 +225,6 @@ class ModelServer:
     async def _running(self, app: FastAPI) -> AsyncIterator[None]:
         await self.backends.start()
         self._spawn(self._try_judge())
-        self._spawn(self._refresh())
         try:
             yield
         finally:
@@ -245,16 +233,6 @@ class ModelServer:
             await asyncio.gather(*self._background, *self._jobs.cancel(), return_exceptions=True)
             await self.backends.close()
             self._references.close()
-            if self.gate.quota is not None:
-                await asyncio.to_thread(self.gate.quota.close)
-
-    async def _refresh(self) -> None:
-        """What others are told of this process, every second."""
-        while True:
-            self.metrics.refresh()
-            if self.gate.quota is not None:
-                await asyncio.to_thread(self.gate.quota.keep)
-            await asyncio.sleep(_REFRESH_S)
 
     async def _try_judge(self) -> None:
         """One verdict whose result is known: until it is right, the server is not ready."""
@@ -295,7 +273,7 @@ class ModelServer:
             KernelRoutes(self._keeper.view, self.gate).add_to(app)
             app.post("/v1/kernels/wanted")(self._wanted)
         if self._manager is not None:
-            Admin(self._manager, self.gate, self.backends, self.traffic.unit).add_to(app)
+            Admin(self._manager, self.gate, self.traffic.unit).add_to(app)
         return app
 
     async def _readyz(self) -> Response:
@@ -344,7 +322,6 @@ class ModelServer:
 
     async def _asked(self, request: Request, caller: Caller, chat: ChatRequest) -> Asked:
         """What is asked for, admitted. Raises ApiError."""
-        self.gate.require_quota(caller)
         endpoint = self.config.endpoints.get(chat.model)
         if endpoint is None:
             raise ApiError(
@@ -518,8 +495,6 @@ class ModelServer:
         if asked.search is not None:
             seconds.labels(asked.alias, "generate").observe(asked.search.generate_s)
             seconds.labels(asked.alias, "judge").observe(asked.search.judge_s)
-        if self.gate.quota is not None:
-            self.gate.quota.add(asked.caller.id, asked.used.taken())
         if asked.enrolled:
             await self.traffic.finish(asked.request, outcome)
 
@@ -715,7 +690,7 @@ class ModelServer:
         version = self.versions.get(asked.assignment.version)
         outcome = _ended_as("cancelled", asked)
         try:
-            chunks = self.backends.of(version).stream(_plain(asked.chat, version), asked.used)
+            chunks = self.backends.of(version).stream(_plain(asked.chat, version))
             async for chunk in chunks:
                 yield {**chunk, "model": asked.alias}
             outcome = _ended_as("not_judged", asked)

@@ -289,23 +289,6 @@ class Transaction:
     def set_retired(self, version: str) -> None:
         self._db.execute("UPDATE version SET retired_us=? WHERE id=?", (self.now_us, version))
 
-    def add_backend(self, name: str, config: str) -> None:
-        """Raises ConflictError where the name is taken."""
-        values = {"name": name, "config": config, "created_us": self.now_us}
-        try:
-            self._insert("backend", values)
-        except sqlite3.IntegrityError as e:
-            raise ConflictError(
-                f"there is a backend {name} already: remove it first, or choose another name"
-            ) from e
-
-    def remove_backend(self, name: str) -> None:
-        """Raises UsageError where there is none."""
-        if self._db.execute("DELETE FROM backend WHERE name=?", (name,)).rowcount != 1:
-            raise UsageError(
-                f"no backend {name!r} was added: GET /admin/backends has those there are"
-            )
-
     def add_audit(
         self,
         actor: str,
@@ -496,10 +479,6 @@ class DeploymentStore:
             "SELECT alias, incumbent, previous, generation FROM endpoint ORDER BY alias"
         )
         return [EndpointRow(*row) for row in rows]
-
-    def backends(self) -> dict[str, str]:
-        """JSON of a `BackendConfig` by name: of those that operators added, oldest first."""
-        return dict(self._rows("SELECT name, config FROM backend ORDER BY created_us, name"))
 
     def versions(self) -> list[VersionRow]:
         """Oldest first."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import secrets
 import time
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from coding_framework.errors import UsageError
 from coding_framework.paths import write_atomic
@@ -26,7 +27,7 @@ from coding_framework.types import Record, TokenScope
 LOCAL_SCOPES = frozenset[TokenScope](("complete", "verify", "kernels:read"))
 """What a caller on this machine may do where there is no token."""
 PREFIX = "crl_"
-OwnLimits = Literal["requests_per_s", "concurrent", "candidates_per_min", "tokens_per_day"]
+OwnLimits = Literal["requests_per_s", "concurrent", "candidates_per_min"]
 """Limits that a token may have of its own."""
 
 
@@ -41,10 +42,9 @@ class Token(Record):
     expires_at: float | None = None
     revoked_at: float | None = None
     requests_per_s: float | None = Field(default=None, gt=0.0)
-    """None: as the server says; so the next three."""
+    """None: as the server says; so the next two."""
     concurrent: int | None = Field(default=None, ge=1)
     candidates_per_min: float | None = Field(default=None, gt=0.0)
-    tokens_per_day: int | None = Field(default=None, ge=1)
 
     def valid(self, now: float) -> bool:
         ends = min(t for t in (self.expires_at, self.revoked_at, now + 1.0) if t is not None)
@@ -74,8 +74,8 @@ class TokenFile:
     def _read(self) -> tuple[Token, ...]:
         try:
             lines = self.path.read_text(encoding="utf-8").splitlines()
-            return tuple(Token.model_validate_json(line) for line in lines if line.strip())
-        except (OSError, UnicodeDecodeError, ValidationError) as e:
+            return tuple(_token(line) for line in lines if line.strip())
+        except (OSError, ValueError) as e:
             raise UsageError(
                 f"{self.path} is not a file of tokens: move it away and create the tokens again"
             ) from e
@@ -132,6 +132,13 @@ class TokenFile:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomic(self.path, "".join(f"{t.model_dump_json()}\n" for t in tokens))
         self.path.chmod(0o600)
+
+
+def _token(line: str) -> Token:
+    """Raises ValueError. Files of before have limits that are no longer counted here."""
+    given = json.loads(line)
+    known = {k: v for k, v in given.items() if k in Token.model_fields} if given else given
+    return Token.model_validate_json(json.dumps(known))
 
 
 def _digest(secret: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
-from coding_framework.deployment import http, workers
+from coding_framework.deployment import http
 from coding_framework.deployment.http import (
     Gate,
     HttpMetrics,
@@ -111,7 +112,7 @@ def test_with_tokens_only_operators_routes_ask_for_the_name(tmp_path: Path) -> N
     tokens.create(["admin"])
     client = client_of(tokens)
     assert sent(client, "/healthz", host="behind.a.proxy") == (200, "")
-    assert sent(client, "/admin/backends", host="behind.a.proxy") == (421, "unknown_host")
+    assert sent(client, "/admin/audit", host="behind.a.proxy") == (421, "unknown_host")
 
 
 def test_a_revoked_token_ends_without_a_restart(tmp_path: Path) -> None:
@@ -299,17 +300,21 @@ def test_a_token_is_needed_whatever_becomes_of_the_file(tmp_path: Path, becomes:
 
 
 def test_a_token_that_is_made_while_a_server_runs_shuts_it_for_good(tmp_path: Path) -> None:
-    tokens, shared = TokenFile(tmp_path / "tokens"), tmp_path / "run"
-    shared.mkdir()
-    first, second = (
-        TestClient(app_of(Gate(tokens, Limits(), shared=shared)), base_url="http://127.0.0.1")
-        for _ in range(2)
-    )
-    assert first.post("/echo", json={}).status_code == 200
+    tokens = TokenFile(tmp_path / "tokens")
+    client = client_of(tokens)
+    assert client.post("/echo", json={}).status_code == 200
     TokenFile(tokens.path).create(["verify"])
-    assert first.post("/echo", json={}).status_code == 401
+    assert client.post("/echo", json={}).status_code == 401
     tokens.path.unlink()
-    assert [c.post("/echo", json={}).status_code for c in (first, second)] == [401, 401]
+    assert client.post("/echo", json={}).status_code == 401
+
+
+def test_a_token_file_of_before_with_a_daily_limit_is_read(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    _, secret = tokens.create(["verify"])
+    line = json.loads(tokens.path.read_text())
+    tokens.path.write_text(json.dumps(line | {"tokens_per_day": 10}) + "\n")
+    assert TokenFile(tokens.path).find(secret) is not None
 
 
 def test_metrics_of_an_address_that_others_reach_need_a_token(tmp_path: Path) -> None:
@@ -411,21 +416,6 @@ def test_no_connection_stays_open_whatever_its_client_sends_and_then_does_not(
         assert [sent[n] for n in range(len(held)) if n not in closed] == []
         for made in held:
             made.close()
-
-
-@pytest.mark.parametrize("name", ["x", "1", "1-", "-1-a", "99999999999999-a", "\udcff", "1-a-b"])
-def test_a_folder_that_anybody_may_have_made_does_not_stop_a_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setattr(workers, "_MEMORY", tmp_path)
-    foreign = tmp_path / f"cuda-rl-workers-{name}"
-    foreign.mkdir()
-    left = tmp_path / "cuda-rl-workers-4194999-abc_d"
-    left.mkdir()
-    with workers.shared_folder() as folder:
-        assert folder.parent == tmp_path
-        assert foreign.exists()
-        assert not left.exists()
 
 
 def test_other_addresses_need_a_token(tmp_path: Path) -> None:
