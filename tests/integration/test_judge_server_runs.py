@@ -9,12 +9,17 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
 
+from coding_framework.deployment.judge_server import MOST_BYTES
 from coding_framework.integrations.client import JudgeClient
 from coding_framework.integrations.kernels import KernelJudge
 from coding_framework.integrations.trl_reward import VerdictReward, prompts
@@ -130,3 +135,38 @@ def test_the_reward_of_trl_asks_the_server(server: Running) -> None:
     assert right > none
     assert reward.last[1].verdict is not None
     assert reward.last[1].verdict.status.value == "compile_error"
+
+
+SIZE = MOST_BYTES - 4096
+LARGEST = (
+    b'{"task": "relu", "code": "' + b"x" * SIZE + b'"}',
+    b'{"task": "relu", "code": [' + b"[]," * (SIZE // 3) + b"0]}",
+    '{"task": "relu", "code": "\U0001f600'.encode() + b"x" * SIZE + b'"}',
+)
+"""A source that is far too long, as many lists as fit, and characters that take four bytes."""
+
+
+def test_bodies_of_the_largest_size_that_come_at_once_take_two_gib_at_most(
+    server: Running,
+) -> None:
+    def send(number: int) -> int:
+        address = urlsplit(server.url)
+        connection = HTTPConnection(address.hostname or "", address.port, timeout=300)
+        try:
+            connection.request("POST", "/v1/verdicts", LARGEST[number % 3])
+            return connection.getresponse().status
+        except OSError:  # refused while it was sending
+            return 503
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(32) as clients:
+        told = Counter(clients.map(send, range(32)))
+    root = psutil.Process(server.process.pid)
+    judges = sum(child.memory_info().rss for child in root.children(recursive=True))
+    status = Path(f"/proc/{root.pid}/status").read_text()
+    peak = 1024 * int(status.split("VmHWM:")[1].split()[0])
+    print(f"{peak / 2**30:.2f} GiB, and {judges / 2**30:.2f} of judges: {told}")
+    assert set(told) <= {200, 400, 408, 503}
+    assert peak + judges <= 2 << 30
+    assert "status" in JudgeClient(server.url).verdict("relu", "no kernel")

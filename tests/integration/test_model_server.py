@@ -414,7 +414,12 @@ class Enrolled(FixedTraffic):
         return Assignment("v1", None, "incumbent", False, 1)
 
     async def expose(
-        self, alias: str, unit: bytes, request: str, assignment: Assignment
+        self,
+        alias: str,
+        unit: bytes,
+        request: str,
+        assignment: Assignment,
+        caller: bytes | None = None,
     ) -> Assignment:
         self.written.append(("exposed", request))
         return assignment
