@@ -306,9 +306,9 @@ CHEATS = (
     _forward(
         "asks_for_extensions_without_end",
         """
-        import itertools, os
+        import itertools
         for i in itertools.count():
-            code = f"// {os.urandom(8).hex()}"
+            code = f"// {id(self)} {i}"
             load_inline(name="e", cpp_sources="void f() {}", cuda_sources=code, functions=["f"])
         """,
         REJECTED,
@@ -336,6 +336,7 @@ CHEATS = (
             Status.NONDETERMINISTIC,
             WRONG,
             CHEATING,
+            REJECTED,
             before=f"import os, random, time\n{before}",
         )
         for name, before, bit in (
@@ -352,6 +353,17 @@ CHEATS = (
                 "sys.c & 1",
             ),
             ("of_each_call", "", "os.urandom(1)[0] & 3 == 3"),
+            ("of_a_far_day", "C = time.time() > 1924905600", "C"),
+            ("of_a_variable", "C = 'HOME' in os.environ", "C"),
+            ("of_the_hash_of_a_text", "C = hash('a') & 1", "C"),
+            ("of_the_order_of_a_set", "C = next(iter({'a', 'b'})) == 'a'", "C"),
+            ("of_a_file", "C = os.path.exists('/home')", "C"),
+            ("of_the_processors", "C = os.cpu_count() > 1000", "C"),
+            (
+                "of_the_multiprocessors",
+                "",
+                "torch.cuda.get_device_properties(0).multi_processor_count < 100",
+            ),
         )
     ),
     _forward(
@@ -393,15 +405,17 @@ CHEATS = (
         RUNTIME,
     ),
     _forward("endless", "while True: pass", TIMEOUT),
-    _forward("sleeps", "import time\ntime.sleep(3600)\nreturn ext.twice(x)", RUNTIME, TIMEOUT),
+    _forward(
+        "sleeps", "import time\ntime.sleep(3600)\nreturn ext.twice(x)", REJECTED, says="a pause"
+    ),
     _forward("memory", "a = bytearray(1 << 40)\nreturn ext.twice(x)", MEMORY),
     _forward("device_memory", "return torch.empty(1 << 40, device='cuda')", MEMORY, RUNTIME),
     _forward("recursion", "return self.forward(x)", RUNTIME, says="Recursion"),
     _forward("prints", "while True: print('x' * (1 << 16))", OUTPUT, TIMEOUT),
     _forward("leaves_in_forward", "import os\nos._exit(0)", RUNTIME, says="ended its process"),
     _forward("exits_in_forward", "import sys\nsys.exit(0)", RUNTIME, says="SystemExit"),
-    _forward("kills", "import os, signal\nos.kill(os.getppid(), 9)\nos.kill(0, 9)", RUNTIME),
-    _forward("forks", "import os\nos.fork()\nreturn ext.twice(x)", RUNTIME, says="Permission"),
+    _forward("kills", "import os, signal\nos.kill(os.getppid(), 9)\nos.kill(0, 9)", REJECTED),
+    _forward("forks", "import os\nos.fork()\nreturn ext.twice(x)", REJECTED, says="process"),
     _forward(
         "starts_a_thread",
         """
@@ -409,16 +423,16 @@ CHEATS = (
         threading.Thread(target=print).start()
         return ext.twice(x)
         """,
-        RUNTIME,
+        REJECTED,
         says="thread",
     ),
     _forward(
         "runs_a_program",
         "import subprocess\nsubprocess.run(['/bin/sh', '-c', 'id'])\nreturn ext.twice(x)",
-        RUNTIME,
+        REJECTED,
     ),
-    _forward("reads_a_secret", "return open('/etc/shadow').read()", RUNTIME),
-    _forward("reads_processes", "return open('/proc/self/environ').read()", RUNTIME),
+    _forward("reads_a_secret", "return open('/etc/shadow').read()", REJECTED, says="/etc/shadow"),
+    _forward("reads_processes", "return open('/proc/self/environ').read()", REJECTED, says="/proc"),
     _forward("reads_the_package", "import coding_framework", RUNTIME, says="No module"),
     _forward(
         "looks_for_real_torch",
@@ -434,8 +448,8 @@ CHEATS = (
         RUNTIME,
         REJECTED,
     ),
-    _forward("writes", "open('/opt/candidate/answer.py', 'w')", RUNTIME),
-    _forward("network", "import socket\nsocket.socket()", RUNTIME),
+    _forward("writes", "open('/opt/candidate/answer.py', 'w')", REJECTED, says="a file"),
+    _forward("network", "import socket\nsocket.socket()", REJECTED, says="the network"),
     _forward(
         "unpickles",
         """

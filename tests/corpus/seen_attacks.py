@@ -18,6 +18,7 @@ from corpus.records import (
 )
 from corpus.seen_edges import EDGE_ATTACKS
 from corpus.seen_narrow import NARROW_ATTACKS
+from corpus.seen_world import WORLD_ATTACKS
 from corpus.unseen_reductions import ALL, LARGEST, TOTAL_ANY_ORDER
 
 COUNT = task("count_positive", "(x > 0).sum().to(torch.float32)", MATRIX)
@@ -377,5 +378,6 @@ SEEN_ATTACKS = (
     *_ESCAPES,
     *EDGE_ATTACKS,
     *NARROW_ATTACKS,
+    *WORLD_ATTACKS,
     *_ORDER,
 )

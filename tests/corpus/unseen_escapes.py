@@ -512,7 +512,9 @@ _FLOODS = (
         "for (volatile long i = 0;; i = i + 1) {}",
         statuses=BOMB,
     ),
-    _do("sleeps_for_ever", "infinite loops", "for (;;) pause();", statuses=BOMB),
+    _do(
+        "sleeps_for_ever", "infinite loops", "for (;;) pause();", statuses=BOMB | {Status.REJECTED}
+    ),
     _do(
         "loop_in_a_constructor",
         "infinite loops",

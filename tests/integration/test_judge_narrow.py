@@ -7,12 +7,13 @@ import pytest
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.types import Status
 from corpus.seen_narrow import NARROW_PAIRS, Pair
+from corpus.seen_world import WORLD_PAIRS
 from support.sweep import sweep
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.mark.parametrize("pair", sweep(NARROW_PAIRS, 5, lambda pair: pair.name))
+@pytest.mark.parametrize("pair", sweep((*NARROW_PAIRS, *WORLD_PAIRS), 5, lambda pair: pair.name))
 def test_an_attack_fails_and_its_honest_twin_is_correct(pair: Pair, pool: JudgePool) -> None:
     wrong = pool.judge_blocking(pair.task, pair.attack)
     assert wrong.status is not Status.CORRECT

@@ -28,52 +28,53 @@ static void spin() { for (volatile unsigned long i = 0;; i = i + 1) {} }
 static int deep(int n) { volatile char frame[4096]; frame[0] = (char)n; return deep(n + 1) + frame[0]; }
 static void* thread_body(void*) { spin(); return nullptr; }
 
+static int64_t turn;  // which attempt of several is made: the first one, 1, and so on
+
 static void processes() {
-  if (fork() >= 0) got_through("fork");
-  if (vfork() >= 0) got_through("vfork");
+  if (--turn == 0 && (fork() >= 0)) got_through("fork");
+  if (--turn == 0 && (vfork() >= 0)) got_through("vfork");
   pthread_t t;
-  if (pthread_create(&t, nullptr, thread_body, nullptr) == 0) got_through("pthread_create");
+  if (--turn == 0 && (pthread_create(&t, nullptr, thread_body, nullptr) == 0)) got_through("pthread_create");
   char* const argv[] = {(char*)"/bin/sh", nullptr};
-  if (execv("/bin/sh", argv) != -1) got_through("execv");
-  if (system("true") == 0) got_through("system");
-  if (kill(-1, SIGKILL) == 0) got_through("kill(-1)");
-  if (kill(getppid(), SIGTERM) == 0) got_through("kill parent");
-  if (raise(SIGKILL) == 0) got_through("raise(SIGKILL)");
-  if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) == 0) got_through("ptrace");
-  if (setsid() != -1) got_through("setsid");
+  if (--turn == 0 && (execv("/bin/sh", argv) != -1)) got_through("execv");
+  if (--turn == 0 && (system("true") == 0)) got_through("system");
+  if (--turn == 0 && (kill(-1, SIGKILL) == 0)) got_through("kill(-1)");
+  if (--turn == 0 && (kill(getppid(), SIGTERM) == 0)) got_through("kill parent");
+  if (--turn == 0 && (raise(SIGKILL) == 0)) got_through("raise(SIGKILL)");
+  if (--turn == 0 && (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) == 0)) got_through("ptrace");
+  if (--turn == 0 && (setsid() != -1)) got_through("setsid");
 }
 
 static void files(const char* secret) {
-  if (open("/opt/candidate/host.so", O_RDWR) >= 0) got_through("the build is writable");
-  if (open("/opt/candidate/new", O_CREAT | O_WRONLY, 0600) >= 0) got_through("a file was made");
-  if (open("/tmp/new", O_CREAT | O_WRONLY, 0600) >= 0) got_through("a file was made in /tmp");
-  if (open("new", O_CREAT | O_WRONLY, 0600) >= 0) got_through("a file was made in the folder");
-  if (mkdir("/tmp/folder", 0700) == 0) got_through("mkdir");
-  if (symlink("/etc/passwd", "link") == 0) got_through("symlink");
-  if (unlink("/opt/candidate/host.so") == 0) got_through("unlink");
-  if (chmod("/opt/candidate/host.so", 0777) == 0) got_through("chmod");
-  if (memfd_create("x", 0) >= 0) got_through("memfd_create");
-  if (shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600) >= 0) got_through("shmget");
-  if (shm_open("/x", O_CREAT | O_RDWR, 0600) >= 0) got_through("shm_open");
-  if (secret != nullptr && open(secret, O_RDONLY) >= 0) got_through("a file of the machine was read");
-  if (secret != nullptr && open("/proc/self/mem", O_RDONLY) >= 0) got_through("/proc/self/mem");
-  if (secret != nullptr && open("/etc/passwd", O_RDONLY) >= 0) got_through("/etc/passwd");
+  if (--turn == 0 && (open("/opt/candidate/host.so", O_RDWR) >= 0)) got_through("the build is writable");
+  if (--turn == 0 && (open("/opt/candidate/new", O_CREAT | O_WRONLY, 0600) >= 0)) got_through("a file was made");
+  if (--turn == 0 && (open("/tmp/new", O_CREAT | O_WRONLY, 0600) >= 0)) got_through("a file was made in /tmp");
+  if (--turn == 0 && (open("new", O_CREAT | O_WRONLY, 0600) >= 0)) got_through("a file was made in the folder");
+  if (--turn == 0 && (mkdir("/tmp/folder", 0700) == 0)) got_through("mkdir");
+  if (--turn == 0 && (symlink("/etc/passwd", "link") == 0)) got_through("symlink");
+  if (--turn == 0 && (unlink("/opt/candidate/host.so") == 0)) got_through("unlink");
+  if (--turn == 0 && (chmod("/opt/candidate/host.so", 0777) == 0)) got_through("chmod");
+  if (--turn == 0 && (memfd_create("x", 0) >= 0)) got_through("memfd_create");
+  if (--turn == 0 && (shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600) >= 0)) got_through("shmget");
+  if (--turn == 0 && (shm_open("/x", O_CREAT | O_RDWR, 0600) >= 0)) got_through("shm_open");
+  if (--turn == 0 && (open(secret, O_RDONLY) >= 0)) got_through("a file of the machine was read");
+  if (--turn == 0 && (open("/proc/self/mem", O_RDONLY) >= 0)) got_through("/proc/self/mem");
+  if (--turn == 0 && (open("/etc/passwd", O_RDONLY) >= 0)) got_through("/etc/passwd");
 }
 
 static void network() {
-  if (socket(AF_INET, SOCK_STREAM, 0) >= 0) got_through("socket");
-  if (socket(AF_UNIX, SOCK_STREAM, 0) >= 0) got_through("unix socket");
+  if (--turn == 0 && (socket(AF_INET, SOCK_STREAM, 0) >= 0)) got_through("socket");
+  if (--turn == 0 && (socket(AF_UNIX, SOCK_STREAM, 0) >= 0)) got_through("unix socket");
   int pair[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0) got_through("socketpair");
-  if (pipe(pair) == 0) got_through("pipe");
+  if (--turn == 0 && (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0)) got_through("socketpair");
+  if (--turn == 0 && (pipe(pair) == 0)) got_through("pipe");
 }
 
 static void limits() {
   struct rlimit r = {RLIM_INFINITY, RLIM_INFINITY};
-  if (setrlimit(RLIMIT_CPU, &r) == 0) got_through("setrlimit");
-  if (nice(-5) != -1) got_through("nice");
-  errno = 0;
-  if (mmap(nullptr, size_t(1) << 40, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) != MAP_FAILED)
+  if (--turn == 0 && (setrlimit(RLIMIT_CPU, &r) == 0)) got_through("setrlimit");
+  if (--turn == 0 && (nice(-5) != -1)) got_through("nice");
+  if (--turn == 0 && mmap(nullptr, size_t(1) << 40, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) != MAP_FAILED)
     got_through("a terabyte of address space");
 }
 
@@ -81,39 +82,43 @@ static void to_channel(const void* bytes, size_t size) {  // the runner keeps it
   for (int fd = 3; fd < 128; fd++) (void)!write(fd, bytes, size);
 }
 
+static uint32_t drawn;
+static void seed_draws(uint32_t seed) { drawn = seed * 2654435761u + 1; }
+static uint32_t draw() { return (drawn = drawn * 1664525u + 1013904223u) >> 8; }
+
 // Well-formed requests with values from the edges; replies are read, so the judge answers each.
 static void fuzz(unsigned seed, uint64_t address) {
-  srand(seed);
+  seed_draws(seed);
   const uint64_t edges[] = {0, 1, 4, 255, 256, 4096, 1u << 31, 0xffffffffu, 1ull << 32, 1ull << 47,
                             1ull << 62, 1ull << 63, ~0ull, address, address + 4, address - 1};
-  auto edge = [&] { return edges[rand() % (sizeof edges / sizeof *edges)]; };
+  auto edge = [&] { return edges[draw() % (sizeof edges / sizeof *edges)]; };
   for (int i = 0; i < 200; i++) {
-    uint32_t kind = 4 + rand() % 8;
+    uint32_t kind = 4 + draw() % 8;
     std::string body;
     auto put64 = [&](uint64_t v) { body.append((const char*)&v, 8); };
     auto put32 = [&](uint32_t v) { body.append((const char*)&v, 4); };
     switch (kind) {
       case 4: case 5: put64(edge()); break;
-      case 6: put64(edge()); body.append(rand() % 64, 'x'); break;
+      case 6: put64(edge()); body.append(draw() % 64, 'x'); break;
       case 7: put64(edge()); put64(edge() % (1u << 26)); break;
       case 8: put64(edge()); put64(edge()); put64(edge()); break;
       case 9: put64(edge()); put32((uint32_t)edge()); put64(edge()); break;
       case 10: {
-        const std::string name = rand() % 4 ? "_Z6honestPf" : "other";
+        const std::string name = draw() % 4 ? "_Z6honestPf" : "other";
         put32((uint32_t)name.size()); body += name;
-        for (int j = 0; j < 6; j++) put32(rand() % 8 ? 1 + rand() % 4 : (uint32_t)edge());
-        put64(rand() % 4 ? 0 : edge()); put64(edge()); put32((uint32_t)edge());
-        put64(address); if (rand() % 4 == 0) body.append(rand() % 9, 'y');
+        for (int j = 0; j < 6; j++) put32(draw() % 8 ? 1 + draw() % 4 : (uint32_t)edge());
+        put64(draw() % 4 ? 0 : edge()); put64(edge()); put32((uint32_t)edge());
+        put64(address); if (draw() % 4 == 0) body.append(draw() % 9, 'y');
         break;
       }
     }
-    if (rand() % 16 == 0) body.resize(rand() % 40);
+    if (draw() % 16 == 0) body.resize(draw() % 40);
     uint32_t head[2] = {kind, (uint32_t)body.size()};
     std::string all((const char*)head, 8);
     all += body;
     if (send(100, all.data(), all.size(), MSG_NOSIGNAL) != (ssize_t)all.size()) return;
-    if (recv(100, head, 8, MSG_WAITALL) != 8) return;
-    for (char c; head[1] > 0; head[1]--) if (recv(100, &c, 1, MSG_WAITALL) != 1) return;
+    if (read(100, head, 8) != 8) return;
+    for (char c; head[1] > 0; head[1]--) if (read(100, &c, 1) != 1) return;
   }
 }
 
@@ -125,10 +130,10 @@ torch::Tensor forward(torch::Tensor x, int64_t which, int64_t argument) {
     case 4: spin(); break;
     case 5: return torch::full({1}, *x.data_ptr<float>(), x.options());
     case 6: *x.data_ptr<float>() = 1; break;
-    case 7: processes(); break;
-    case 8: files(argument ? "/etc/hostname" : nullptr); break;
-    case 9: network(); break;
-    case 10: limits(); break;
+    case 7: turn = argument; processes(); break;
+    case 8: turn = argument; files("/etc/hostname"); break;
+    case 9: turn = argument; network(); break;
+    case 10: turn = argument; limits(); break;
     case 11: { volatile char* p = new char[size_t(1) << 42]; p[0] = 1; break; }
     case 12: for (;;) { memset(new char[1 << 24], 1, 1 << 24); }
     case 13: for (;;) { printf("flood flood flood flood flood flood flood flood\n"); fflush(stdout); }
@@ -147,12 +152,12 @@ torch::Tensor forward(torch::Tensor x, int64_t which, int64_t argument) {
       to_channel(&m, sizeof m); break;
     }
     case 24: {  // random messages of every kind
-      srand((unsigned)argument);
+      seed_draws((uint32_t)argument);
       for (int i = 0; i < 50; i++) {
         uint32_t m[64];
-        for (auto& v : m) v = (uint32_t)rand() * (rand() % 3);
-        m[0] = (uint32_t)rand() % 18;
-        m[1] = (uint32_t)rand() % 62 * 4;
+        for (auto& v : m) v = (uint32_t)draw() * (draw() % 3);
+        m[0] = (uint32_t)draw() % 18;
+        m[1] = (uint32_t)draw() % 62 * 4;
         to_channel(m, 8 + m[1]);
       }
       break;

@@ -17,7 +17,6 @@ from coding_framework.cuda.host.session import HostSession
 from coding_framework.cuda.host.wire import MAX_MESSAGE_BYTES
 from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch, ModuleInfo
 from coding_framework.cuda.sandbox import Limits, Sandbox, choose_sandbox
-from coding_framework.cuda.sandbox.native import NativeSandbox
 from coding_framework.errors import InfrastructureError, MissingToolError
 from coding_framework.types import Status
 from support.host_fixtures import RecordingDevice, module_of
@@ -91,14 +90,30 @@ def limits_of(status: Status) -> Limits:
     return PATIENT if status is Status.MEMORY_LIMIT else LIMITS
 
 
+_ATTEMPTS = {"processes": (7, 10), "files": (8, 14), "network": (9, 4), "limits": (10, 2)}
+
+
 @pytest.mark.parametrize(
-    "which", [7, 8, 9, 10, 32], ids=["processes", "files", "network", "limits", "driver"]
+    ("which", "attempt"),
+    [
+        pytest.param(which, attempt, id=f"{name}-{attempt}")
+        for name, (which, count) in _ATTEMPTS.items()
+        for attempt in range(1, count + 1)
+    ]
+    + [pytest.param(32, 0, id="driver")],
 )
-def test_what_the_process_may_not_do_is_denied(
-    build: Path, module: ModuleInfo, sandbox: Sandbox, which: int
+def test_what_the_process_may_not_do_ends_it(
+    build: Path, module: ModuleInfo, sandbox: Sandbox, which: int, attempt: int
 ) -> None:
-    hidden = int(not isinstance(sandbox, NativeSandbox) or sandbox.hides_files)
-    assert len(run(build, module, sandbox, which, hidden).launches) == 1
+    with pytest.raises(CandidateFault, match="host code asks for") as fault:
+        run(build, module, sandbox, which, attempt)
+    assert fault.value.status is Status.REJECTED
+
+
+def test_there_are_no_further_attempts(build: Path, module: ModuleInfo) -> None:
+    for which, count in _ATTEMPTS.values():
+        further = count + (2 if which == 10 else 1)  # the last of the limits is one on memory
+        assert len(run(build, module, choose_sandbox("auto"), which, further).launches) == 1
 
 
 @pytest.mark.parametrize(
@@ -113,9 +128,9 @@ def test_what_the_process_may_not_do_is_denied(
         (11, Status.MEMORY_LIMIT, "memory"),
         (12, Status.MEMORY_LIMIT, "memory"),
         (13, Status.OUTPUT_LIMIT, "printed too much"),
-        (14, Status.TIMEOUT, "CPU time"),
+        (14, Status.REJECTED, "a pause"),
         (15, Status.TIMEOUT, "stopped without an answer"),
-        (16, Status.TIMEOUT, "CPU time"),
+        (16, Status.REJECTED, "a signal handler"),
         (17, Status.RUNTIME_ERROR, "SIGSEGV"),
         (18, Status.RUNTIME_ERROR, "no std::exception"),
         (19, Status.RUNTIME_ERROR, "inside noexcept"),
@@ -127,7 +142,7 @@ def test_what_the_process_may_not_do_is_denied(
         (27, Status.RUNTIME_ERROR, "SIGSEGV at address 0x10"),
         (28, Status.MEMORY_LIMIT, "memory"),
         (29, Status.RUNTIME_ERROR, "SIGFPE"),
-        (31, Status.RUNTIME_ERROR, "SIGSEGV"),
+        (31, Status.REJECTED, "a signal handler"),
         (33, Status.RUNTIME_ERROR, "invalid argument"),
     ],
 )
@@ -235,8 +250,8 @@ CONSTRUCTORS = {
     ),
     "forks": (
         "struct A { A() { if (fork() == -1) abort(); } } a;",
-        Status.LOAD_ERROR,
-        "SIGABRT",
+        Status.REJECTED,
+        "another process",
     ),
     "throws": ("struct A { A() { throw 1; } } a;", Status.LOAD_ERROR, "SIGABRT"),
 }

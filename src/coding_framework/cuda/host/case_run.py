@@ -59,8 +59,11 @@ class HostProcess(Protocol):
 
     functions: dict[str, int]
     """Functions of the module with their number of parameters."""
-    about: AboutCall
-    """The last call."""
+
+    @property
+    def about(self) -> AboutCall:
+        """The last call."""
+        ...
 
     def call(
         self, arguments: Sequence[HostArg], *, function: str = "forward"

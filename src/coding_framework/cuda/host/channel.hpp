@@ -28,6 +28,7 @@ enum class Kind : uint32_t {  // the numbers are those of session.py
   Crashed = 16,
   Extension = 17,
   Order = 18,
+  Asked = 19,
 };
 
 class Writer {
@@ -78,5 +79,7 @@ void post(Kind kind, const std::string& payload, const void* tail = nullptr, siz
 // Sends and waits; the reply's kind is a cudaError.
 Message request(Kind kind, const Writer& payload, const void* tail = nullptr, size_t tail_size = 0);
 [[noreturn]] void finish(Kind kind, const std::string& text);  // says why, and ends the process
+// The same in a signal handler: nothing is allocated.
+[[noreturn]] void finish_at_once(Kind kind, const void* payload, size_t size);
 
 }  // namespace host

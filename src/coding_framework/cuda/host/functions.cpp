@@ -5,16 +5,15 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <signal.h>
-#include <ucontext.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <random>
 #include <stdexcept>
 
+#include "confine.hpp"
 #include "runtime.hpp"
 
 namespace host {
@@ -50,12 +49,19 @@ static std::optional<Failure> run(const Function& f, const std::string& name,
   return std::nullopt;
 }
 
+static std::minstd_rand draws;
+
+void draw_from_now_on() {
+  unsigned drawn = 0;
+  if (getrandom(&drawn, sizeof drawn, 0) != sizeof drawn) _exit(123);
+  draws.seed(drawn);
+}
+unsigned long drawn_number() { return draws(); }
+
 // Up to 256 pages, another number at each call: what a candidate makes of where its stack lies it
 // makes differently from call to call, not only from process to process.
 static size_t stack_shift() {
-  static std::minstd_rand draw(static_cast<unsigned>(
-      std::chrono::steady_clock::now().time_since_epoch().count()));
-  return 16 + 16 * (draw() % (1 << 16));
+  return 16 + 16 * (drawn_number() % (1 << 16));
 }
 
 std::optional<Failure> invoke(const std::string& full_name, std::vector<cf_value> values) {
@@ -134,20 +140,8 @@ bool initialise_module(const char* entry_point) {
   return init != nullptr;
 }
 
-bool opened_to_write = false;
-
-// The filter of system calls traps who opens a file for writing: the call fails, and it is told.
-static void denied(int, siginfo_t*, void* context) {
-  auto& machine = static_cast<ucontext_t*>(context)->uc_mcontext;
-#if defined(__x86_64__)
-  machine.gregs[REG_RAX] = -EPERM;
-#elif defined(__aarch64__)
-  machine.regs[0] = static_cast<unsigned long long>(-EPERM);
-#endif
-  opened_to_write = true;
-}
-
-static void crashed(int number, siginfo_t* info, void*) {
+static void crashed(int number, siginfo_t* info, void* context) {
+  name_shut_instruction(*info, context);
   Writer w;
   w.put<uint32_t>(static_cast<uint32_t>(number)).put(reinterpret_cast<uint64_t>(info->si_addr));
   w.put<uint32_t>(is_device(info->si_addr));
@@ -165,9 +159,6 @@ void watch_signals() {
   action.sa_sigaction = crashed;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESETHAND;
   for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(number, &action, nullptr);
-  action.sa_sigaction = denied;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  sigaction(SIGSYS, &action, nullptr);
 }
 
 }  // namespace host

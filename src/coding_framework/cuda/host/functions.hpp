@@ -48,9 +48,9 @@ bool initialise_module(const char* entry_point);
 
 // A hash of what the loaded module has in variables of its own; 0 where there is none.
 uint64_t hash_of_variables();
-
-extern bool opened_to_write;  // a file, at any time so far
-
+void draw_from_now_on();  // seeds `drawn_number`, before the kernel gives no more random numbers
+unsigned long drawn_number();  // that no other process draws
+[[noreturn]] void refuse(const char* what);  // host code asks for what a launch does not need
 void watch_signals();  // crashes are reported over the channel
 bool is_tensor(const Result& result);
 

@@ -1,78 +1,38 @@
-// What two processes that follow each other mostly agree on, and a candidate could decide by: the
-// second and the processor. Each process has a clock and a numbering of processors of its own, so
-// that the plans which its copies ask for differ (trial/fresh_processes.py).
+// What host code could decide by and that is in its process from the start. Each process gets bits of
+// its own, so that the plans which its copies ask for differ (trial/fresh_processes.py).
 #include "process_bits.hpp"
 
-#include <dlfcn.h>
-#include <sched.h>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <elf.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/sysinfo.h>
-#include <sys/time.h>
-#include <sys/times.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cstdint>
+#if __has_include(<sys/rseq.h>)
+#include <sys/rseq.h>
+#endif
 
-namespace {
-
-constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kMostShift = (int64_t{1} << 22) * kSecond;  // 48 days
-
-struct Shift {
-  int64_t wall = 0, steady = 0;  // nanoseconds
-  unsigned processor = 0;
-  Shift() { draw(); }
-  void draw() {
-    uint64_t drawn[3] = {};
-    if (getrandom(drawn, sizeof drawn, 0) != static_cast<ssize_t>(sizeof drawn)) _exit(123);
-    wall = static_cast<int64_t>(drawn[0] % kMostShift);
-    steady = static_cast<int64_t>(drawn[1] % kMostShift);
-    processor = static_cast<unsigned>(drawn[2] % 4096);
-  }
-};
-
-Shift& shift() {
-  static Shift drawn;
-  return drawn;
-}
-
-template <typename F>
-F* next(const char* name) {
-  return reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
-}
-
-int read_clock(clockid_t clock, timespec* into) {
-  static auto* real = next<int(clockid_t, timespec*)>("clock_gettime");
-  if (int failed = real(clock, into)) return failed;
-  int64_t ahead = 0;
-  switch (clock) {
-    case CLOCK_REALTIME: case CLOCK_REALTIME_COARSE: case CLOCK_TAI:
-      ahead = shift().wall;
-      break;
-    case CLOCK_MONOTONIC: case CLOCK_MONOTONIC_COARSE: case CLOCK_MONOTONIC_RAW:
-    case CLOCK_BOOTTIME:
-      ahead = shift().steady;
-  }
-  int64_t nanoseconds = into->tv_nsec + ahead % kSecond;
-  into->tv_sec += ahead / kSecond + nanoseconds / kSecond;
-  into->tv_nsec = nanoseconds % kSecond;
-  return 0;
-}
-
-}  // namespace
+#include "confine.hpp"
+#include "functions.hpp"
 
 namespace host {
 
+static void draw(void* into, size_t size) {
+  if (getrandom(into, size, 0) != static_cast<ssize_t>(size)) _exit(123);
+}
+
 void vary_process() {
-  shift().draw();
   auto* at_start = reinterpret_cast<void*>(getauxval(AT_RANDOM));
+  if (at_start == nullptr) _exit(123);
+  draw(at_start, 16);
   uint8_t drawn[257] = {};
-  if (at_start == nullptr || getrandom(at_start, 16, 0) != 16 ||
-      getrandom(drawn, sizeof drawn, 0) != static_cast<ssize_t>(sizeof drawn))
-    _exit(123);
+  draw(drawn, sizeof drawn);
   for (int i = 0; i < 256; i++) {  // many small ones, which fill what is free between libraries
     size_t bytes = (1 + drawn[i] % 16) << 12;
     if (mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
@@ -81,56 +41,106 @@ void vary_process() {
   if (sbrk(static_cast<intptr_t>(drawn[256]) << 16) == reinterpret_cast<void*>(-1)) _exit(123);
 }
 
+struct Variable {
+  const char* name;
+  const char* values[3];
+};
+static const Variable kUsual[] = {
+    {"HOME", {"/root", "/home/user", "/home/ubuntu"}},
+    {"USER", {"root", "user", "ubuntu"}},
+    {"LOGNAME", {"root", "user", "ubuntu"}},
+    {"HOSTNAME", {"gpu-01", "node7", "localhost"}},
+    {"PATH", {"/usr/bin:/bin", "/usr/local/cuda/bin:/usr/bin:/bin", "/opt/conda/bin:/usr/bin"}},
+    {"PWD", {"/", "/workspace", "/home/user"}},
+    {"SHELL", {"/bin/bash", "/bin/sh", "/usr/bin/zsh"}},
+    {"LANG", {"C.UTF-8", "en_US.UTF-8", "C"}},
+    {"TERM", {"xterm", "xterm-256color", "dumb"}},
+    {"TZ", {"UTC", "Europe/Berlin", "America/New_York"}},
+    {"TMPDIR", {"/tmp", "/var/tmp", "/scratch"}},
+    {"CUDA_HOME", {"/usr/local/cuda", "/usr/local/cuda-12.4", "/opt/cuda"}},
+    {"CUDA_PATH", {"/usr/local/cuda", "/usr/local/cuda-12.4", "/opt/cuda"}},
+    {"CUDA_VISIBLE_DEVICES", {"0", "0,1", "3"}},
+    {"CUDA_LAUNCH_BLOCKING", {"0", "1", ""}},
+    {"LD_LIBRARY_PATH", {"/usr/local/cuda/lib64", "/opt/conda/lib", ""}},
+    {"LD_PRELOAD", {"", "libjemalloc.so.2", "libtcmalloc.so.4"}},
+    {"PYTHONHOME", {"/usr", "/opt/conda", ""}},
+    {"PYTHONPATH", {"/workspace", ".", ""}},
+    {"PYTHONHASHSEED", {"0", "1", "random"}},
+    {"TORCH_CUDA_ARCH_LIST", {"8.0", "9.0", "9.0a"}},
+    {"TORCH_EXTENSIONS_DIR", {"/tmp/ext", "/root/.cache/torch_extensions", "/scratch/ext"}},
+    {"OMP_NUM_THREADS", {"1", "8", "32"}},
+    {"CI", {"1", "true", ""}},
+    {"DEBUG", {"0", "1", ""}},
+    {"LC_ALL", {"C", "C.UTF-8", "en_US.UTF-8"}},
+    {"RANK", {"0", "1", "3"}},
+    {"WORLD_SIZE", {"1", "2", "8"}},
+    {"SLURM_JOB_ID", {"1", "4711", "123456"}},
+    {"VIRTUAL_ENV", {"/venv", "/home/user/.venv", "/workspace/.venv"}},
+    {"CONDA_PREFIX", {"/opt/conda", "/root/miniconda3", "/home/user/anaconda3"}},
+};
+static const char* const kPrograms[] = {"python", "python3", "/usr/bin/python3", "main", "bench"};
+
+static void wipe(char* text) { std::memset(text, 0, std::strlen(text)); }
+
+// Entries that say where the program lies stay; the rest is of the machine.
+static void forget_auxiliary_vector(char** after_environment) {
+  auto* entry = reinterpret_cast<Elf64_auxv_t*>(after_environment);
+  for (; entry->a_type != AT_NULL; entry++) {
+    switch (entry->a_type) {
+      case AT_PHDR: case AT_PHENT: case AT_PHNUM: case AT_BASE: case AT_ENTRY: case AT_PAGESZ:
+      case AT_RANDOM: case AT_SECURE:
+        continue;
+      case AT_EXECFN: case AT_PLATFORM:
+        wipe(reinterpret_cast<char*>(entry->a_un.a_val));
+    }
+    *entry = {AT_IGNORE, {0}};
+  }
+}
+
+void forget_machine() {
+  char** last = environ;
+  for (; *last != nullptr; last++) wipe(*last);
+  forget_auxiliary_vector(last + 1);
+  clearenv();
+  uint8_t drawn[2 * (sizeof kUsual / sizeof *kUsual) + 1];
+  draw(drawn, sizeof drawn);
+  const uint8_t* at = drawn;
+  for (auto& variable : kUsual) {
+    auto set = *at++, which = *at++;
+    if (set % 2) setenv(variable.name, variable.values[which % 3], 1);
+  }
+  static char name[32];
+  std::strcpy(name, kPrograms[*at % (sizeof kPrograms / sizeof *kPrograms)]);
+  wipe(program_invocation_name);
+  program_invocation_name = name;
+  auto* slash = std::strrchr(name, '/');
+  program_invocation_short_name = slash ? slash + 1 : name;
+#if __has_include(<sys/rseq.h>)
+  if (__rseq_size > 0) {  // the processor's number, without a system call
+    auto* area = static_cast<char*>(__builtin_thread_pointer()) + __rseq_offset;
+    syscall(SYS_rseq, area, 32u, RSEQ_FLAG_UNREGISTER, RSEQ_SIG);
+  }
+#endif
+}
+
 }  // namespace host
 
-extern "C" {
-
-int clock_gettime(clockid_t clock, timespec* into) noexcept { return read_clock(clock, into); }
-
-int timespec_get(timespec* into, int base) noexcept {
-  return base == TIME_UTC && read_clock(CLOCK_REALTIME, into) == 0 ? base : 0;
-}
-
-time_t time(time_t* into) noexcept {
-  timespec now{};
-  read_clock(CLOCK_REALTIME, &now);
-  if (into != nullptr) *into = now.tv_sec;
-  return now.tv_sec;
-}
-
-int gettimeofday(timeval* into, void*) noexcept {
-  timespec now{};
-  if (int failed = read_clock(CLOCK_REALTIME, &now)) return failed;
-  if (into != nullptr) *into = {now.tv_sec, now.tv_nsec / 1000};
+// Python's locks ask for the time and do not look at it: there it is any. Nobody else is told.
+extern "C" int clock_gettime(clockid_t clock, timespec* into) noexcept {
+  if (!host::shut) return static_cast<int>(syscall(SYS_clock_gettime, clock, into));
+  if (clock != CLOCK_MONOTONIC || !host::python) host::refuse("the time (clock_gettime)");
+  *into = {static_cast<time_t>(host::drawn_number() % 4'000'000), 0};
   return 0;
 }
 
-clock_t times(tms* into) noexcept {
-  static auto* real = next<clock_t(tms*)>("times");
-  clock_t ticks = real(into);
-  return ticks == -1 ? ticks : ticks + shift().steady / (kSecond / sysconf(_SC_CLK_TCK));
-}
-
-int sysinfo(struct sysinfo* into) noexcept {
-  static auto* real = next<int(struct sysinfo*)>("sysinfo");
-  int failed = real(into);
-  if (!failed) into->uptime += shift().steady / kSecond;
-  return failed;
-}
-
-int sched_getcpu() noexcept {
-  static auto* real = next<int()>("sched_getcpu");
-  int here = real();
-  cpu_set_t allowed;
-  if (here < 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return here;
-  return static_cast<int>((here + shift().processor) % static_cast<unsigned>(CPU_COUNT(&allowed)));
-}
-
-int getcpu(unsigned* processor, unsigned* node) noexcept {
-  static auto* real = next<int(unsigned*, unsigned*)>("getcpu");
-  int failed = real(processor, node);
-  if (!failed && processor != nullptr) *processor = static_cast<unsigned>(sched_getcpu());
-  return failed;
-}
-
-}  // extern "C"
+// Hidden states of the C library, which a candidate could count its calls by, and the processor's own
+// random numbers.
+#define REFUSED(function, what)               \
+  extern "C" void refused_##function() asm(#function); \
+  void refused_##function() { host::refuse(what); }
+REFUSED(rand, "random numbers (rand)")
+REFUSED(random, "random numbers (random)")
+REFUSED(drand48, "random numbers (drand48)")
+REFUSED(lrand48, "random numbers (lrand48)")
+REFUSED(mrand48, "random numbers (mrand48)")
+REFUSED(_ZNSt13random_device9_M_getvalEv, "random numbers (std::random_device)")

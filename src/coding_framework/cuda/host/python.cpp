@@ -55,9 +55,13 @@ static void define_tensor_functions() {
     auto device = at::Device(cuda ? at::kCUDA : at::kCPU);
     return at::empty(sizes, at::TensorOptions(static_cast<at::ScalarType>(type)).device(device));
   });
-  m.def("device_name", []() { return state.device_name; });
+  m.def("device_name", []() {
+    asked_device = true;
+    return state.device_name;
+  });
   m.def("device_properties", []() {
     auto& d = state.device;
+    asked_device = true;
     return std::vector<int64_t>{d.major, d.minor, d.multiprocessors, d.global_memory, d.l2_bytes,
                                 d.shared_per_multiprocessor, d.shared_per_block_optin,
                                 d.registers_per_multiprocessor, d.threads_per_multiprocessor};
@@ -92,12 +96,13 @@ void cf_prepare() {
   _exit(1);
 }
 
-// Takes the channel over, shuts everything else, and hears of the device. 0, or the exit status.
-int cf_start() {
+// Takes the channel over, shuts everything else but the extensions' file `module`, and hears of the
+// device. 0, or the exit status.
+int cf_start(const char* module) {
   host::open_channel();
   host::watch_signals();
   signal(SIGXFSZ, SIG_DFL);  // Python ignores it, and an answer that floods its log would go on
-  if (!host::confine(false)) {
+  if (!host::confine(module, true)) {
     std::perror("the kernel refuses to filter system calls");
     return 122;
   }
@@ -140,6 +145,7 @@ int cf_initialise(const char* entry_point, const char* prefix) {
   return host::initialise_module(entry_point);
 }
 
+int cf_asked_device() { return host::asked_device; }
 int cf_is_defined(const char* name) { return host::defined.count(name) > 0; }
 
 // Calls a function. -1: it worked, and results can be asked for; else a host::Trouble.

@@ -49,10 +49,9 @@ def python_command(
     program = "import sys; from handle_torch._serve import main; main(*sys.argv[1:])"
     command = (f"{runtime}/bin/python{_VERSION}", "-S", "-s", "-B", "-P", "-c", program)
     environment = {
-        "LD_PRELOAD": library,  # its clock comes before that of libc
+        "LD_PRELOAD": library,  # its functions come before those of libc
         "PYTHONHOME": runtime,
         "LD_LIBRARY_PATH": f"{runtime}/lib",
-        "PYTHONHASHSEED": "0",
         "PYTHONUTF8": "1",
     }
     return (*command, library, folder), environment

@@ -14,6 +14,7 @@
 namespace host {
 
 State state;
+bool asked_device = false;
 static cudaError_t last_error = cudaSuccess;
 static std::map<const void*, std::string> functions, variables;
 static std::map<uint64_t, uint64_t> allocations;  // address -> size

@@ -30,6 +30,7 @@ cudaError_t tell_order(Ordering what, const void* one, const void* other = nullp
 Kernel* find_kernel(const void* function);
 const Symbol* find_symbol(const void* variable);
 bool is_device(const void* pointer);
+extern bool asked_device;  // host code asked what its device is
 [[noreturn]] void reject_shared_memory(const char* name);  // of host and device
 void note_device_memory(const void* pointer, size_t size);
 

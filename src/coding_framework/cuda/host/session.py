@@ -59,7 +59,7 @@ _SILENCE_S = 3.0
 system call filter leaves it nothing to wait for."""
 
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
-_SIGKILL, _SIGXCPU, _SIGXFSZ = 9, 24, 25
+_SIGKILL, _SIGXCPU, _SIGXFSZ, _SIGSYS = 9, 24, 25, 31
 _LIBRARY_SYMBOL = re.compile(
     r"^(?:cublas|cudnn|cufft|curand|cusolver|cusparse|cutensor|nccl|nvjpeg|npp|at::|torch::|c10::)"
 )
@@ -328,6 +328,8 @@ class HostSession:
             )
         if end.out_of_memory or "bad_alloc" in said:
             return CandidateFault(Status.MEMORY_LIMIT, "the host code ran out of memory")
+        if code == -_SIGSYS:
+            return _asked("a system call that no launch needs")
         if code == -_SIGXFSZ:
             return CandidateFault(Status.OUTPUT_LIMIT, "the host code printed too much")
         if code == -_SIGKILL:
@@ -371,6 +373,8 @@ def _raise_reported(kind: int, payload: memoryview) -> None:
             raise CandidateFault(
                 Status.REJECTED, f"the kernel calls {symbol}: it must compute in its own kernels"
             )
+        case Kind.ASKED:
+            raise _asked(clean_text(bytes(payload)))
         case Kind.UNSUPPORTED:
             raise _gap(clean_text(bytes(payload)))
         case Kind.RAISED:
@@ -384,6 +388,12 @@ def _raise_reported(kind: int, payload: memoryview) -> None:
         case Kind.CRASHED:
             number, address, on_device = Reader(payload).numbers("IQI")
             raise _crash_fault(number, address, bool(on_device))
+
+
+def _asked(what: str) -> CandidateFault:
+    return CandidateFault(
+        Status.REJECTED, f"host code asks for {what}: its inputs are all that it may depend on"
+    )
 
 
 def _gap(text: str) -> CandidateFault:

@@ -23,7 +23,7 @@ struct Symbol {
 struct Properties {  // of the device that the candidate is told about; in the order of the wire
   int64_t major, minor, multiprocessors, global_memory, l2_bytes, shared_per_multiprocessor,
       shared_per_block_optin, registers_per_multiprocessor, threads_per_multiprocessor,
-      blocks_per_multiprocessor, clock_khz, memory_clock_khz, memory_bus_bits;
+      blocks_per_multiprocessor, clock_khz, memory_clock_khz, memory_bus_bits, used_memory, event_us;
 };
 
 struct State {

@@ -48,6 +48,7 @@ class Kind(IntEnum):
     CRASHED = 16
     EXTENSION = 17
     ORDER = 18
+    ASKED = 19
 
 
 class Malformed(Exception):  # noqa: N818 - the candidate's doing, never leaves the session
@@ -271,7 +272,7 @@ def decode_result(payload: memoryview) -> tuple[TensorRef, ...]:
             )
         )
     if len(payload) - reader.at != _ABOUT.size:
-        reader.end()
+        raise Malformed("a result without its end")
     return tuple(outputs)
 
 
@@ -284,13 +285,11 @@ class AboutCall:
 
     variables: int = 0
     """A hash of the module's variables after it; 0 where nobody looked."""
-    opened_to_write: bool = False
-    """Whether a file was opened for writing, in this call or before."""
+    asked_device: bool = False
+    """Whether host code asked what its device is, in this call or before."""
 
 
 def decode_about(payload: memoryview) -> AboutCall:
     """The end of what a call returned."""
-    if len(payload) < _ABOUT.size:
-        return AboutCall()
-    variables, opened = _ABOUT.unpack_from(payload, len(payload) - _ABOUT.size)
-    return AboutCall(variables, bool(opened))
+    variables, asked = _ABOUT.unpack_from(payload, len(payload) - _ABOUT.size)
+    return AboutCall(variables, bool(asked))

@@ -29,8 +29,11 @@ class AnswerSession:
         self._built = False
         self.functions: dict[str, int] = {}
         """Empty: `forward` of a model takes tensors only, and that is seen to here."""
-        self.about = AboutCall()
-        """Nobody looks at the variables of Python."""
+
+    @property
+    def about(self) -> AboutCall:
+        """Of the last call; nobody looks at the variables of Python."""
+        return self._host.about
 
     def call(
         self, arguments: Sequence[HostArg], *, function: str = "forward"

@@ -10,15 +10,18 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 from coding_framework.cuda.build.ptx_summary import may_repeat, ptx_of
 from coding_framework.cuda.device.work_meter import WorkMeter
+from coding_framework.cuda.expected.inputs import tensor_bytes
 from coding_framework.cuda.expected.reference import ReferenceCache
 from coding_framework.cuda.host.plan_recorder import (
     RunLimits,
     first_budget,
     instruction_budget,
 )
+from coding_framework.cuda.host.properties import others_like
 from coding_framework.cuda.model_new.build import ExtensionWanted
 from coding_framework.cuda.model_new.extensions import ExtensionRequest
 from coding_framework.cuda.plan.launch_plan import CandidateFault, ModuleInfo
@@ -70,6 +73,7 @@ class CandidateTrials:
         self._dependent = False
         """Whether the launches on an earlier shape set depended on values."""
         self._drawn: TestCase | None = None
+        self._asked_device = False
 
     def try_all(self, cases: Sequence[TestCase], drawn: TestCase | None = None) -> TimedCase:
         """Every shape set in order, and the drawn one; gives the one that is timed. Raises
@@ -91,10 +95,38 @@ class CandidateTrials:
         if drawn is not None:
             self._drawn = drawn
             self._try(drawn)
+        if self._asked_device:
+            self._try_other_devices(cases)
         if self._recorded and self._module is not None:
             limits = RunLimits()
             require_same_plans(self._tried, self._module, self._recorded, limits)
         return found[self._setting.backend.timed_case(self._draft.task).name]
+
+    def _try_other_devices(self, cases: Sequence[TestCase]) -> None:
+        """One call on each shape set for a host process that is told of other devices. Raises
+        CandidateFault where it is not right for each of them."""
+        task, setting = self._draft.task, self._tried
+        backend = setting.backend.checker or setting.backend
+        setting = replace(setting, backend=backend)
+        for case in cases:
+            if case in task.gpu_cases:
+                continue
+            expectation = self._references.get(task, case, self._seeds[0])
+            with backend.equip(expectation, False) as equipment:
+                own = equipment.properties
+            draw = Random(b"".join(tensor_bytes(t.reshape(-1)[:64]) for t in expectation.tensors))
+            for told in others_like(own, draw):
+                log, seeds = TrialLog(), self._seeds[:1]
+                try:
+                    with open_setup(setting, expectation, told=told) as setup:
+                        CaseTrial(task, case, setup, self._references, seeds, log).call_once()
+                except CandidateFault as fault:
+                    self._draft.log.tests += log.tests
+                    raise CandidateFault(
+                        fault.status,
+                        f"told of a device of {told.multiprocessors} multiprocessors, with "
+                        f"{told.global_memory >> 30} GiB: {fault.reason}",
+                    ) from fault
 
     def _require_end(self, cases: Sequence[TestCase]) -> None:
         """Raises CandidateFault (timeout) for a candidate that takes more instructions on the
@@ -194,13 +226,12 @@ class CandidateTrials:
                 one_draw = len(set(self._seeds)) == 1  # of an experiment
                 if not one_draw:
                     trial.call_at_other_sizes(references.swept_cases(task))
-                _require_no_file(setup)
                 return passed
             real_size = case in task.gpu_cases
             passed = trial.record(dependent=self._dependent) if real_size else trial.judge()
+            self._asked_device |= setup.host.about.asked_device
             if trial.recorded is not None:
                 self._keep(trial.recorded, setting, setup)
-            _require_no_file(setup)
             passed = trial.measured(passed)
             if is_timed and self._profile:
                 self._count_events(setting, setup, case, passed)
@@ -241,12 +272,3 @@ class CandidateTrials:
 def _elements(case: TestCase) -> int:
     """Of the inputs of a shape set."""
     return sum(math.prod(spec.shape) for spec in case.inputs)
-
-
-def _require_no_file(setup: TrialSetup) -> None:
-    """Raises CandidateFault where the host code would have kept something in a file: every such
-    call fails here, and elsewhere may not."""
-    if setup.host.about.opened_to_write:
-        raise CandidateFault(
-            Status.REJECTED, "the host code opens a file for writing: its inputs are all it may use"
-        )

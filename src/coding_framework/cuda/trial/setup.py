@@ -107,13 +107,18 @@ def open_host(
 
 @contextmanager
 def open_setup(
-    setting: TrialSetting, expectation: Expectation, *, timed: bool = False
+    setting: TrialSetting,
+    expectation: Expectation,
+    *,
+    timed: bool = False,
+    told: DeviceProperties | None = None,
 ) -> Iterator[TrialSetup]:
     """Load a build and start its host code, with room for tensors like those of `expectation`.
     Raises CandidateFault where the candidate cannot be loaded, ExtensionWanted where an answer asks
     for more kernels than its build has.
 
-    timed: whether the shape set is the one that the backend times.
+    timed: whether the shape set is the one that the backend times. told: what host code is told of
+    the device instead of the truth.
     """
     build = setting.build
     with setting.backend.equip(expectation, timed) as equipment:
@@ -130,7 +135,7 @@ def open_setup(
         module = device.load(build)
         recorder = PlanRecorder(device, equipment.limits)
         run = CaseRun(device, recorder, expectation.tensors, len(expectation.inputs))
-        with open_host(setting, module, recorder, equipment.properties) as open_session:
+        with open_host(setting, module, recorder, told or equipment.properties) as open_session:
             host = open_session(expectation.signature)
             ptx = ptx_of(build)
             yield TrialSetup(

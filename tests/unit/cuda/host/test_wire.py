@@ -81,8 +81,13 @@ def result_bytes(dims: int = 1, shape: tuple[int, ...] = (4,), code: int = 6) ->
     return head + struct.pack(f"<{2 * len(shape)}q", *shape, *[1] * len(shape))
 
 
+def encoded_about() -> bytes:
+    return struct.pack("<QI", 0, 0)
+
+
 def test_a_result_is_read_as_it_was_claimed() -> None:
-    assert decode_result(memoryview(result_bytes())) == (TensorRef(0x7000, (4,), (1,), "float32"),)
+    payload = result_bytes() + encoded_about()
+    assert decode_result(memoryview(payload)) == (TensorRef(0x7000, (4,), (1,), "float32"),)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +100,7 @@ def test_a_result_is_read_as_it_was_claimed() -> None:
         result_bytes(shape=(-1,)),
         result_bytes(shape=(2**62,)),
         result_bytes(code=9),
+        result_bytes(),
         result_bytes() + b"more",
     ],
 )

@@ -11,7 +11,8 @@ import struct
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-LOADED, LOAD_FAILED, RESULT, RAISED, REJECTED, UNSUPPORTED, EXTENSION = 2, 3, 12, 13, 14, 15, 17
+LOADED, LOAD_FAILED, RESULT, RAISED, REJECTED, UNSUPPORTED = 2, 3, 12, 13, 14, 15
+EXTENSION, ASKED = 17, 19
 """Message kinds; the numbers are those of host/channel.hpp."""
 NONE, TENSOR, INT, FLOAT, BOOL, LIST, STRING = range(7)
 """Value kinds; the numbers are those of cf_kind."""
@@ -81,9 +82,26 @@ def serve_copies(serve: Callable[[], None]) -> NoReturn:
 # --- the channel ----------------------------------------------------------------------------------
 
 
-def start() -> int:
-    """Take the channel over and shut everything else. 0, or an exit status."""
-    return int(_library.cf_start())
+def start(module: str) -> int:
+    """Take the channel over; shut everything else but the file `module`. 0, or an exit status."""
+    return int(_library.cf_start(module.encode()))
+
+
+def environment() -> dict[bytes, bytes]:
+    """Of the process, as the C library has it."""
+    found = {}
+    lines: Any = ctypes.POINTER(ctypes.c_char_p).in_dll(_library, "environ")
+    for line in lines:
+        if line is None:
+            break
+        name, _, value = line.partition(b"=")
+        found[name] = value
+    return found
+
+
+def asked_device() -> bool:
+    """Whether the answer asked what its device is."""
+    return bool(_library.cf_asked_device())
 
 
 def receive() -> bytes:
@@ -112,6 +130,11 @@ def finish(kind: int, text: str) -> NoReturn:
 def reject(name: str) -> NoReturn:
     """The answer leans on torch for a computation."""
     finish(REJECTED, name)
+
+
+def ask(what: str) -> NoReturn:
+    """The answer asks for what a launch does not need."""
+    finish(ASKED, what)
 
 
 def unsupported(name: str) -> NoReturn:

@@ -10,6 +10,7 @@ imported, and shut before that.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import sys
@@ -26,15 +27,21 @@ from .nn import Module, Parameter
 from .utils import cpp_extension
 
 ANSWER = "answer.py"
-_FIRST = ("math", "random", "ctypes", "typing", "functools", "itertools", "struct", "hashlib")
-"""Imported while folders can still be listed: their compiled parts are found later."""
+_FIRST = (
+    *("math", "random", "ctypes", "typing", "functools", "itertools", "struct", "hashlib"),
+    *("time", "logging", "mmap", "zlib", "array", "cmath", "binascii", "select", "fcntl"),
+    *("_bisect", "_heapq", "_json", "_csv", "_datetime", "_decimal", "_pickle", "_posixsubprocess"),
+    *("_queue", "_opcode", "_socket", "_statistics", "unicodedata", "resource"),
+)
+"""Imported while files can still be opened: compiled modules, and what asks for the time."""
 
 
 def main(library: str, folder: str, how: str = "once") -> NoReturn:
     """Serve until the judge goes away."""
     _host.load_library(library)
     for name in _FIRST:
-        __import__(name)
+        with contextlib.suppress(ImportError):
+            __import__(name)
     if how == "copies":
         _host.serve_copies(lambda: _serve_as_copy(folder))
     _serve(folder)
@@ -54,10 +61,15 @@ def _serve_as_copy(folder: str) -> NoReturn:
 def _serve(folder: str) -> NoReturn:
     with open(f"{folder}/{ANSWER}", encoding="utf-8", newline="") as file:
         source = file.read()
-    code = _host.start()
+    digests = _listed_extensions(folder)
+    _imports.from_memory(ANSWER, source)
+    code = _host.start(f"{folder}/host.so")
     if code != 0:
         os._exit(code)
-    _load_extensions(folder)
+    environment: Any = os.environ
+    environment._data.clear()
+    environment._data.update(_host.environment())
+    _load_extensions(folder, digests)
     _imports.install()
     sys.setrecursionlimit(2000)
     server = _Server(source)
@@ -70,12 +82,17 @@ def _serve(folder: str) -> NoReturn:
         server.answer(_host.receive())
 
 
-def _load_extensions(folder: str) -> None:
+def _listed_extensions(folder: str) -> list[str] | None:
     listed = f"{folder}/extensions.txt"
     if not os.path.exists(listed):
-        return
+        return None
     with open(listed) as file:
-        digests = file.read().split()
+        return file.read().split()
+
+
+def _load_extensions(folder: str, digests: list[str] | None) -> None:
+    if digests is None:
+        return
     _host.load_module(f"{folder}/host.so")
     for i in range(len(digests)):
         if not _host.initialise(f"cf_module_init_{i}", f"{i}."):
@@ -87,6 +104,7 @@ def _import_answer(source: str) -> type[Any]:
     """The answer's ModelNew. Ends the process where it cannot be imported."""
     module = types.ModuleType("answer")
     module.__file__ = ANSWER
+    module.__dict__["hash"] = _hash
     sys.modules["answer"] = module
     try:
         exec(compile(source, ANSWER, "exec", dont_inherit=True), module.__dict__)
@@ -98,6 +116,19 @@ def _import_answer(source: str) -> type[Any]:
     if not isinstance(model, type) or not issubclass(model, Module):
         _host.finish(_host.LOAD_FAILED, "the answer defines no class ModelNew(torch.nn.Module)")
     return model
+
+
+def _hash(value: Any) -> int:
+    """That of texts differs from one Python to the next."""
+    if _holds_text(value):
+        _host.ask("the hash of a text, which each Python draws anew")
+    return hash(value)
+
+
+def _holds_text(value: Any) -> bool:
+    if isinstance(value, (tuple, frozenset)):
+        return any(_holds_text(item) for item in value)
+    return isinstance(value, (str, bytes))
 
 
 def _described(error: BaseException) -> str:
@@ -139,6 +170,7 @@ class _Server:
             else:
                 outputs = list(_tensors(self._model(*self._with_scalars(arguments))))
             payload = struct.pack("<I", len(outputs)) + b"".join(map(_packed, outputs))
+            payload += struct.pack("<QI", 0, _host.asked_device())
         except MemoryError:
             _raised(2, "out of memory")
         except BaseException as e:

@@ -1,0 +1,208 @@
+"""What host code may not depend on, and beside each attack an honest twin that looks like it.
+
+Its machine (files, clocks, users, processors, other processes), what it is told of the device, what
+outlives a call, and the order of work on streams.
+"""
+
+# ruff: noqa: E501 - kernels stay on the lines on which their authors would write them
+
+from __future__ import annotations
+
+from corpus.fresh_base import extension
+from corpus.records import AFFINE, NEVER_CORRECT, Attack
+from corpus.seen_narrow import Pair
+
+_KERNEL = """__global__ void k(const float* x, float* o, int n, float extra) {
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    o[i] = x[i] * 2 + 1 + extra; }
+"""
+_HEAD = """#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+#include <cerrno>
+#include <sched.h>
+#include <sys/auxv.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+#ifndef __CUDA_ARCH__
+#include <x86intrin.h>
+#endif
+"""
+
+
+def _host(
+    before: str, wrong: str = "false", blocks: str = "(n + 127) / 128", outside: str = ""
+) -> str:
+    """x * 2 + 1, and 1 more where the host finds `wrong`, by so many blocks."""
+    return extension(
+        _KERNEL + outside,
+        "torch::Tensor x",
+        f"  int n = x.numel(); auto out = torch::empty_like(x); {before}\n"
+        f"  k<<<{blocks}, 128>>>(x.data_ptr<float>(), out.data_ptr<float>(), n,"
+        f" ({wrong}) ? 1.f : 0.f);",
+        _HEAD,
+    )
+
+
+def _pair(name: str, attack: str, honest: str) -> Pair:
+    return Pair(name, AFFINE, attack, honest)
+
+
+_SMS = "int m = 0; cudaDeviceGetAttribute(&m, cudaDevAttrMultiProcessorCount, 0);"
+
+MACHINE_PAIRS: tuple[Pair, ...] = (
+    _pair(
+        "right_until_2031",
+        _host("", "time(nullptr) > 1924905600"),
+        _host("std::tm day{}; day.tm_year = 131;", "day.tm_year == 0"),
+    ),
+    _pair(
+        "a_day_at_loading",
+        _host(
+            "",
+            "late",
+            outside="static bool late = std::chrono::system_clock::now().time_since_epoch().count() > 1924905600000000000;\n",
+        ),
+        _host("", "late", outside="static bool late = std::chrono::seconds(1).count() > 1;\n"),
+    ),
+    _pair(
+        "where_home_is_set",
+        _host("", 'getenv("HOME") != nullptr'),
+        _host('const char* home = getenv("HOME");', "home != nullptr && n < 0"),
+    ),
+    _pair(
+        "counter_of_the_processor",
+        _host("", "__rdtsc() > (1ull << 62)")
+        .replace("__rdtsc()", "ticks()")
+        .replace(
+            "__global__",
+            'static unsigned long long ticks() { unsigned a, d; asm volatile("rdtsc" : "=a"(a), "=d"(d)); return (unsigned long long)d << 32 | a; }\n__global__',
+            1,
+        ),
+        _host("static unsigned long long ticks = 0; ticks = 5;", "ticks > 5"),
+    ),
+    _pair(
+        "name_of_the_machine",
+        _host("utsname u; uname(&u);", "u.nodename[0] == 'g'"),
+        _host("utsname u{};", "u.nodename[0] == 'g'"),
+    ),
+    _pair(
+        "number_of_processors",
+        _host("", "sysconf(_SC_NPROCESSORS_ONLN) > 500"),
+        _host("", "sysconf(_SC_PAGESIZE) < 4096"),
+    ),
+    _pair(
+        "processor_that_runs_it",
+        _host("", "sched_getcpu() > 300"),
+        _host("cpu_set_t set; CPU_ZERO(&set);", "CPU_COUNT(&set) > 0"),
+    ),
+    _pair("user", _host("", "getuid() == 1000"), _host("uid_t user = 7;", "user == 1000")),
+    _pair(
+        "user_of_the_auxiliary_vector",
+        _host("errno = 0; auto user = getauxval(AT_UID);", "errno != 0 || user == 1000"),
+        _host("", "getauxval(AT_PAGESZ) < 4096"),
+    ),
+    _pair(
+        "name_of_the_program",
+        _host("", 'std::string(program_invocation_short_name).find("python") == std::string::npos'),
+        _host("std::string name = program_invocation_short_name;", "name.size() > 100"),
+    ),
+    _pair(
+        "a_file_that_may_be_there",
+        _host("struct stat s;", 'stat("/dev/nvidia0", &s) == 0'),
+        _host("struct stat s{};", "s.st_size != 0"),
+    ),
+    _pair(
+        "a_counter_in_a_limit",
+        _host(
+            "rlimit r; getrlimit(RLIMIT_CORE, &r); r.rlim_cur++; setrlimit(RLIMIT_CORE, &r);",
+            "r.rlim_cur > 1000",
+        ),
+        _host("rlimit r{}; r.rlim_cur++;", "r.rlim_cur > 1000"),
+    ),
+    _pair(
+        "a_counter_in_the_generator_of_the_c_library",
+        _host("", "rand() % 5000 == 77"),
+        _host("std::mt19937 g(7);", "g() % 5000 == 5001"),
+    ),
+    _pair("an_hour_of_sleep", _host("sleep(3600);"), _host("cudaDeviceSynchronize();")),
+    _pair(
+        "another_thread",
+        _host("std::thread t([] {}); t.join();"),
+        _host(
+            "static std::once_flag once; static std::mutex lock; std::call_once(once, [] {}); std::lock_guard<std::mutex> held(lock);"
+        ),
+    ),
+    _pair(
+        "another_process",
+        _host("if (fork() == 0) _exit(0);"),
+        _host(
+            "std::vector<int> order{3, 1, 2}; std::sort(order.begin(), order.end());",
+            "order[0] != 1",
+        ),
+    ),
+    _pair(
+        "eight_gigabytes_of_the_host",
+        _host("std::vector<char> all(size_t(8) << 30, 1);", "all[5] != 1"),
+        _host("std::vector<char> all(size_t(64) << 20, 1);", "all[5] != 1"),
+    ),
+    _pair(
+        "few_multiprocessors",
+        _host(_SMS, "m < 100"),
+        _host(_SMS, "m < 1", "std::min((n + 127) / 128, m)"),
+    ),
+    _pair(
+        "other_multiprocessors_than_ours",
+        _host(_SMS, "m != 132"),
+        _host(
+            "cudaDeviceProp p; cudaGetDeviceProperties(&p, 0);",
+            "p.multiProcessorCount < 1",
+            "std::min((n + 127) / 128, p.multiProcessorCount * 2)",
+        ),
+    ),
+    _pair(
+        "name_of_the_device",
+        _host(
+            "cudaDeviceProp p; cudaGetDeviceProperties(&p, 0);",
+            'std::string(p.name).find("H200") == std::string::npos',
+        ),
+        _host("cudaDeviceProp p; cudaGetDeviceProperties(&p, 0);", "p.name[0] == '#'"),
+    ),
+    _pair(
+        "half_of_the_memory_in_use",
+        _host("size_t f, t; cudaMemGetInfo(&f, &t);", "f < t - t / 20"),
+        _host(
+            "size_t f, t; cudaMemGetInfo(&f, &t);",
+            "f > t",
+            "f > (size_t(1) << 30) ? (n + 127) / 128 : 4",
+        ),
+    ),
+    _pair(
+        "time_between_events",
+        _host(
+            "cudaEvent_t a, b; cudaEventCreate(&a); cudaEventCreate(&b); cudaEventRecord(a); cudaEventRecord(b); float ms; cudaEventElapsedTime(&ms, a, b);",
+            "ms > 0.004f",
+        ),
+        _host(
+            "cudaEvent_t a, b; cudaEventCreate(&a); cudaEventCreate(&b); cudaEventRecord(a); cudaEventRecord(b); float ms; cudaEventElapsedTime(&ms, a, b);",
+            "ms < 0.f",
+            "ms > 0.01f ? 4 : (n + 127) / 128",
+        ),
+    ),
+)
+
+WORLD_PAIRS: tuple[Pair, ...] = MACHINE_PAIRS
+
+WORLD_ATTACKS: tuple[Attack, ...] = tuple(
+    Attack(f"world/{p.name}", "what it may not depend on", p.attack, p.task, NEVER_CORRECT, "seen")
+    for p in WORLD_PAIRS
+)
