@@ -91,8 +91,9 @@ def _drawn(shape: tuple[int, ...], dtype: str, low: float | None, high: float | 
 
 
 def _outputs(model: Any, inputs: list[Any]) -> list[Any]:
-    found = model(*(tensor.clone() for tensor in inputs))
-    return [t.clone() for t in (found if isinstance(found, (tuple, list)) else (found,))]
+    from coding_framework.reference_model import tensors_of
+
+    return [t.clone() for t in tensors_of(model(*(tensor.clone() for tensor in inputs)))]
 
 
 def _equal(ones: list[Any], others: list[Any]) -> bool:

@@ -9,7 +9,11 @@ called with conv.weight, conv.bias, bias.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+import hashlib
+import inspect
+import linecache
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,8 +31,52 @@ def run_reference(source: str | ast.Module) -> dict[str, Any]:
     annotations of a user's dataclass would be texts.
     """
     names: dict[str, Any] = {"__name__": "task_reference"}
-    exec(compile(source, REFERENCE_FILE, "exec", dont_inherit=True), names)
+    exec(compile(*_readable(source), "exec", dont_inherit=True), names)
     return names
+
+
+def _readable(source: str | ast.Module) -> tuple[str | ast.Module, str]:
+    """What is compiled, and as which file: where the source scripts its functions (`torch.jit`), as
+    one that Python's `inspect` can read them from."""
+    text = source if isinstance(source, str) else ast.unparse(source)
+    if "jit" not in text:
+        return source, REFERENCE_FILE
+    file = f"{REFERENCE_FILE[:-1]} {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    return text, file
+
+
+def tensors_of(result: Any) -> tuple[torch.Tensor, ...]:
+    """What a `forward` gives, in order: also the members of lists, tuples, dicts and dataclasses in
+    it, and not what is None. Raises TypeError where anything else is among them."""
+    if isinstance(result, torch.Tensor):
+        return (result,)
+    if dataclasses.is_dataclass(result):
+        result = vars(result)
+    if isinstance(result, Mapping):
+        result = list(result.values())
+    if not isinstance(result, (tuple, list)):
+        raise TypeError(f"forward returned a {type(result).__name__}, not a tensor")
+    return tuple(tensor for part in result if part is not None for tensor in tensors_of(part))
+
+
+def constructor_arguments(names: Mapping[str, Any]) -> list[Any]:
+    """What `get_init_inputs()` says that `Model` is made with, by position: it gives a list, or
+    [list, dict], or a dict of what `Model` takes by name. Raises TypeError for what it takes by
+    name alone."""
+    given = names["get_init_inputs"]()
+    placed, named = ((), given) if isinstance(given, dict) else (given, {})
+    if len(given) == 2 and isinstance(placed[0], (list, tuple)) and isinstance(placed[1], dict):
+        placed, named = placed
+    if not named:
+        return list(placed)
+    signature = inspect.signature(names["Model"])
+    bound = signature.bind(*placed, **named).arguments
+    last = list(signature.parameters).index(list(bound)[-1])
+    taken = list(signature.parameters.values())[: last + 1]
+    if alone := [p.name for p in taken if p.kind is not p.POSITIONAL_OR_KEYWORD]:
+        raise TypeError(f"Model takes {alone[0]} by name alone: let it be given by its place too")
+    return [bound.get(p.name, p.default) for p in taken]
 
 
 def make_model(model: Any, values: Sequence[Any]) -> Any:
@@ -56,7 +104,7 @@ def init_arguments(model: Any, values: Sequence[Any]) -> list[Any]:
     if not any(isinstance(value, tuple) for value in values):
         return list(values)
     try:
-        own = model.__init__.__globals__["get_init_inputs"]()
+        own = constructor_arguments({"Model": model, **model.__init__.__globals__})
     except Exception:  # there is none, or what a user's own source raises
         own = ()
     if not isinstance(own, (list, tuple)) or len(own) != len(values):

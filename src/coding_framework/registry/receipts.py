@@ -184,7 +184,10 @@ def check_receipt(given: Mapping[str, Any], keys: Path) -> KernelReceipt:
     try:
         if not receipt.signature.startswith(_ALGORITHM):
             raise ValueError
-        signature = base64.b64decode(receipt.signature.removeprefix(_ALGORITHM), validate=True)
+        text = receipt.signature.removeprefix(_ALGORITHM)
+        signature = base64.b64decode(text, validate=True)
+        if base64.b64encode(signature).decode("ascii") != text:  # its last digit has spare bits
+            raise ValueError
         public_key(keys, receipt.key).verify(signature, canonical(given))
     except (InvalidSignature, ValueError, TypeError) as e:
         raise ReceiptError(

@@ -205,3 +205,72 @@ def test_inputs_may_be_counted_from_others() -> None:
 def test_inputs_that_fail_for_a_reason_of_their_own_are_refused_with_it() -> None:
     with pytest.raises(UsageError, match=r"size of tensor a \(5\) must match"):
         problem("x * 2", "torch.randn(4, 5) + torch.randn(4, 6)")
+
+
+def _read(source: str) -> Task:
+    return judged(
+        problem_task(
+            f"import torch\nimport torch.nn as nn\nfrom torch import Tensor\n{source}", "o"
+        )
+    )
+
+
+_GIVEN = "\ndef get_inputs():\n    return [torch.randn(8, 16), torch.randn(8, 16)]\n"
+_NO_ARGUMENTS = "\ndef get_init_inputs():\n    return []\n"
+
+
+def test_a_module_may_give_booleans() -> None:
+    task = problem("x > 0", "torch.randn(8, 16)")
+    assert judged(task).cases[0].reduction_length == 1
+
+
+def test_a_module_may_give_tuples_dicts_and_dataclasses_of_tensors_and_none() -> None:
+    task = _read(
+        "from dataclasses import dataclass\n@dataclass\nclass Out:\n    last: Tensor\n    no: None\n"
+        "class Model(nn.Module):\n    def forward(self, x, y):\n"
+        "        return x + y, (x, {'a': y, 'b': [x * y]}), Out(x - y, None)\n"
+        f"{_GIVEN}{_NO_ARGUMENTS}"
+    )
+    expected = expect(task, task_digest(task), task.cases[0], b"s" * 32, 0)
+    x, y = expected.inputs
+    for output, wanted in zip(expected.outputs, (x + y, x, y, x * y, x - y), strict=True):
+        assert torch.equal(output.native, wanted)
+
+
+@pytest.mark.parametrize(
+    ("returned", "arguments"),
+    [
+        ("[[], {'features': 16}]", (16,)),
+        ("[[16], {}]", (16,)),
+        ("[[16], {'eps': 2.0}]", (16, 2.0)),
+        ("{'eps': 2.0, 'features': 16}", (16, 2.0)),
+        ("[[], {'features': 16, 'scale': 3.0}]", (16, 1e-6, 3.0)),
+    ],
+)
+def test_arguments_may_be_given_by_name(returned: str, arguments: tuple[object, ...]) -> None:
+    task = _read(
+        "class Model(nn.Module):\n    def __init__(self, features, eps=1e-6, scale=1.0):\n"
+        "        super().__init__()\n        self.gain = nn.Parameter(torch.rand(features))\n"
+        "        self.eps, self.scale = eps, scale\n    def forward(self, x, y):\n"
+        "        return self.gain * self.scale * x / (y.abs() + self.eps)\n"
+        f"{_GIVEN}\ndef get_init_inputs():\n    return {returned}\n"
+    )
+    assert task.init_args == arguments
+
+
+def test_an_argument_that_has_no_place_is_named() -> None:
+    with pytest.raises(UsageError, match="takes eps by name alone"):
+        _read(
+            "class Model(nn.Module):\n    def __init__(self, *, eps):\n"
+            "        super().__init__()\n        self.eps = eps\n    def forward(self, x, y):\n"
+            f"        return x * self.eps + y\n{_GIVEN}\ndef get_init_inputs():\n"
+            "    return [[], {'eps': 2.0}]\n"
+        )
+
+
+def test_a_helper_may_be_scripted() -> None:
+    _read(
+        "@torch.jit.script\ndef gated(x: Tensor, y: Tensor) -> Tensor:\n"
+        "    return torch.sigmoid(x) * y\n\nclass Model(nn.Module):\n    def forward(self, x, y):\n"
+        f"        return gated(x, y)\n{_GIVEN}{_NO_ARGUMENTS}"
+    )

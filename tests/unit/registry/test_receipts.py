@@ -188,3 +188,16 @@ def test_an_answer_is_verified_with_the_kernel_that_it_shows(
     assert verified(_block(code.rstrip() + "\n")) == 1
     assert verified("There is none.") == 1
     assert "another kernel than the answer shows" in capsys.readouterr().err
+
+
+def test_a_signature_has_one_spelling(tmp_path: Path, receipt: dict[str, Any]) -> None:
+    digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    said = receipt["signature"]
+    holds = []
+    for digit in digits:
+        try:
+            check_receipt({**receipt, "signature": f"{said[:-3]}{digit}=="}, tmp_path)
+        except ReceiptError:
+            continue
+        holds.append(digit)
+    assert holds == [said[-3]]

@@ -14,6 +14,8 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from coding_framework.reference_model import tensors_of
+
 _COPIED_BY = ("__deepcopy__", "__reduce_ex__", "__getstate__", "__setstate__")
 _UNCHANGING = (type(None), bool, int, float, str)
 _TABLES = (dict, OrderedDict, set)
@@ -66,12 +68,7 @@ def call(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tens
 def run(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     """Outputs on these very tensors. Raises TypeError where one is no tensor."""
     with torch.no_grad():
-        result = model(*inputs)
-    outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-    for output in outputs:
-        if not isinstance(output, torch.Tensor):
-            raise TypeError(f"forward returned a {type(output).__name__}, not a tensor")
-    return outputs
+        return tensors_of(model(*inputs))
 
 
 def call_in_float64(

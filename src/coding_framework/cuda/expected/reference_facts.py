@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from coding_framework.cuda.expected.inputs import tensor_bits
+from coding_framework.reference_model import tensors_of
 from coding_framework.reference_model.operations import OperationCounter
 
 _SECTOR_BYTES = 32
@@ -72,8 +73,7 @@ def share_at_least(seen: int, probed: int) -> float:
 
 def _answer(model: nn.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     with torch.no_grad():
-        result = model(*(t.clone() for t in inputs))
-    return list(result) if isinstance(result, (tuple, list)) else [result]
+        return list(tensors_of(model(*(t.clone() for t in inputs))))
 
 
 def _differs(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:

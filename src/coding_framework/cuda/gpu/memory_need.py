@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from coding_framework.cuda.device.rough_need import AN_INPUT, AN_OUTPUT
 from coding_framework.cuda.expected.inputs import TORCH_DTYPES
-from coding_framework.reference_model import make_model, run_reference
+from coding_framework.reference_model import make_model, run_reference, tensors_of
 from coding_framework.reference_model.operations import OperationMode
 from coding_framework.types import Task, TestCase
 
@@ -75,7 +75,6 @@ def _counted(task: Task, case: TestCase) -> tuple[int, int, _Between]:
         tensors = [torch.empty(s.shape, dtype=TORCH_DTYPES[s.dtype]) for s in case.inputs]
         model = make_model(namespace["Model"], case.init_args or task.init_args)
         with _Between() as between:
-            result = model(*tensors)
-    outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+            outputs = tensors_of(model(*tensors))
     parameters = sum(t.numel() for t in model.state_dict().values())
     return parameters, sum(t.numel() for t in outputs), between

@@ -140,7 +140,11 @@ def _line_of(error: BaseException) -> str:
     """Where in the problem it was raised, as "line 12: "; "" where that was not in it."""
     from coding_framework.reference_model import REFERENCE_FILE
 
-    lines = [f.lineno for f in extract_tb(error.__traceback__) if f.filename == REFERENCE_FILE]
+    lines = [
+        f.lineno
+        for f in extract_tb(error.__traceback__)
+        if f.filename.startswith(REFERENCE_FILE[:-1])
+    ]
     return f"line {lines[-1]}: " if lines else ""
 
 

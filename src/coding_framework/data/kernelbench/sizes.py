@@ -103,12 +103,12 @@ def measure(tree: ast.Module, values: Values) -> Measure:
     """Measure the problem at these sizes. Raises whatever the problem raises."""
     import torch
 
-    from coding_framework.reference_model import make_model
+    from coding_framework.reference_model import constructor_arguments, make_model
     from coding_framework.reference_model.operations import OperationCounter
 
     with torch.device("meta"), _randint_mode() as randint, torch.no_grad():
         namespace = run_module(tree, values)
-        arguments = namespace["get_init_inputs"]()
+        arguments = constructor_arguments(namespace)
         randint.found.clear()
         inputs = inputs_of(namespace)
         drawn = tuple(randint.whole(x) for x in inputs)
@@ -153,13 +153,9 @@ def inputs_of(namespace: Mapping[str, Any]) -> list[Any]:
 
 def as_tensors(result: Any) -> tuple[torch.Tensor, ...]:
     """What `forward` returned, as a tuple. Raises TypeError where it is no tensor."""
-    import torch
+    from coding_framework.reference_model import tensors_of
 
-    outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-    for output in outputs:
-        if not isinstance(output, torch.Tensor):
-            raise TypeError(f"forward returned a {type(output).__name__}, not a tensor")
-    return outputs
+    return tensors_of(result)
 
 
 def shrink(tree: ast.Module, start: Values, original: Measure, budget: Budget) -> Values:

@@ -55,7 +55,9 @@ def _stays_finite(model: Any, inputs: list[torch.Tensor]) -> bool:
         outputs = as_tensors(model(*(t.clone() for t in inputs)))
     except Exception:  # in the model's own words
         return False
-    return all(bool((torch.isfinite(t) & (t.abs() < _HUGE)).all()) for t in outputs)
+    return all(
+        bool((torch.isfinite(t) & (t.to(torch.float64).abs() < _HUGE)).all()) for t in outputs
+    )
 
 
 def own_inputs(tree: ast.Module, values: Values) -> list[torch.Tensor]:
@@ -94,5 +96,8 @@ def _own_draws() -> Iterator[None]:
 
 
 def _instance(tree: ast.Module, values: Values) -> tuple[Any, list[torch.Tensor]]:
+    from coding_framework.reference_model import constructor_arguments
+
     namespace = run_module(tree, values)
-    return namespace["Model"](*namespace["get_init_inputs"]()), namespace["get_inputs"]()
+    arguments = constructor_arguments(namespace)
+    return namespace["Model"](*arguments), namespace["get_inputs"]()

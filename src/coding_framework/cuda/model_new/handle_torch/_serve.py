@@ -236,9 +236,12 @@ def _become(tensor: Tensor, theirs: Tensor) -> None:
 
 
 def _tensors(result: Any) -> Iterator[Tensor]:
+    if isinstance(result, dict):
+        result = list(result.values())
     if isinstance(result, (tuple, list)):
         for item in result:
-            yield from _tensors(item)
+            if item is not None:
+                yield from _tensors(item)
     elif isinstance(result, Tensor):
         yield result
     else:
