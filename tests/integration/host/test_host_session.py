@@ -89,6 +89,39 @@ def test_a_failed_check_gives_its_whole_text(opened: Opener, device: RecordingDe
     assert fault.value.status is Status.RUNTIME_ERROR
 
 
+FAILS = """
+#include <torch/extension.h>
+__global__ void k(float* x) { extern __shared__ float s[]; s[threadIdx.x] = 1.0f; x[0] = s[0]; }
+torch::Tensor forward(torch::Tensor x, int threads, int blocks, int shared, bool asks) {
+  k<<<blocks, threads, shared>>>(x.data_ptr<float>());
+  if (asks) cudaGetLastError();
+  return x;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((256, 1, 60_000, False), "invalid argument at the launch of k"),
+        ((2048, 1, 0, False), "invalid configuration argument at the launch of k"),
+        ((32, 0, 0, False), None),  # of an empty tensor
+        ((2048, 1, 0, True), None),  # it was asked about
+    ],
+)
+def test_a_launch_that_fails_unnoticed_is_named(
+    opened: Opener, device: RecordingDevice, arguments: tuple[int, ...], told: str | None
+) -> None:
+    session, x = opened(FAILS), device.tensor(64, 64)
+    if told is None:
+        session.call([x, *arguments])
+        return
+    with pytest.raises(CandidateFault, match=told) as fault:
+        session.call([x, *arguments])
+    assert fault.value.status is Status.RUNTIME_ERROR
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [((None,) * 4, "takes 3 arguments"), ((1.5, 2.5, 1.0), "should be a Tensor")],

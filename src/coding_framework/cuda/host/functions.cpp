@@ -64,6 +64,16 @@ static size_t stack_shift() {
   return 16 + 16 * (drawn_number() % (1 << 16));
 }
 
+static std::string demangled(const char* name);
+
+// Of a launch whose failure nobody asked about: torch raises it at the next check.
+static std::optional<Failure> failed_launch() {
+  auto failed = take_failed_launch();
+  if (failed.kernel.empty()) return std::nullopt;
+  return Failure{Exception, "CUDA error: " + std::string(cudaGetErrorString(failed.code)) +
+                                " at the launch of " + demangled(failed.kernel.c_str())};
+}
+
 std::optional<Failure> invoke(const std::string& full_name, std::vector<cf_value> values) {
   auto found = defined.find(full_name);
   auto name = full_name.substr(full_name.find('.') + 1);  // as its author knows it
@@ -81,7 +91,8 @@ std::optional<Failure> invoke(const std::string& full_name, std::vector<cf_value
   room[0] = 0;
   auto failure = run(f, name, values);
   room[0] = 1;  // still there: the call was made below it
-  return failure;
+  auto launch = failed_launch();
+  return failure ? failure : launch;
 }
 
 // --- loading --------------------------------------------------------------------------------------

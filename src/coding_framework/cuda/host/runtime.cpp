@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "runtime.hpp"
 #include "state.hpp"
@@ -16,6 +17,7 @@ namespace host {
 State state;
 bool asked_device = false;
 static cudaError_t last_error = cudaSuccess;
+static FailedLaunch failed_launch;
 static std::map<const void*, std::string> functions, variables;
 static std::map<uint64_t, uint64_t> allocations;  // address -> size
 struct Configuration {
@@ -31,7 +33,9 @@ cudaError_t fail(cudaError_t code) {
   return code;
 }
 
+FailedLaunch take_failed_launch() { return std::exchange(failed_launch, {}); }
 cudaError_t take_last_error() {
+  take_failed_launch();
   auto code = last_error;
   last_error = cudaSuccess;
   return code;
@@ -114,7 +118,13 @@ static cudaError_t launch(const void* function, dim3 grid, dim3 block, void** ar
 
 cudaError_t launch_kernel(const void* function, dim3 grid, dim3 block, void** arguments,
                           size_t shared, cudaStream_t stream, bool cooperative) {
-  return launch(function, grid, block, arguments, shared, stream, cooperative);
+  auto code = launch(function, grid, block, arguments, shared, stream, cooperative);
+  bool nothing = !grid.x || !grid.y || !grid.z;  // of an empty tensor: there is nothing to do
+  if (code != cudaSuccess && !nothing) {
+    auto name = functions.find(function);
+    failed_launch = {name == functions.end() ? "a kernel" : name->second, code};
+  }
+  return code;
 }
 
 cudaError_t device_malloc(void** pointer, size_t size) {

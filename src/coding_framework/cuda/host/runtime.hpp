@@ -2,6 +2,8 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <string>
+
 #include "state.hpp"
 
 namespace host {
@@ -9,6 +11,11 @@ namespace host {
 cudaError_t fail(cudaError_t code);  // remembers the code for cudaGetLastError, and returns it
 cudaError_t take_last_error();
 cudaError_t peek_last_error();
+struct FailedLaunch {
+  std::string kernel;  // empty: none failed
+  cudaError_t code;
+};
+FailedLaunch take_failed_launch();  // the last that nobody asked about
 cudaError_t launch_kernel(const void* function, dim3 grid, dim3 block, void** arguments,
                           size_t shared, cudaStream_t stream, bool cooperative);
 cudaError_t device_malloc(void** pointer, size_t size);
