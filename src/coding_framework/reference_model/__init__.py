@@ -66,7 +66,7 @@ def constructor_arguments(names: Mapping[str, Any]) -> list[Any]:
     name alone."""
     given = names["get_init_inputs"]()
     placed, named = ((), given) if isinstance(given, dict) else (given, {})
-    if len(given) == 2 and isinstance(placed[0], (list, tuple)) and isinstance(placed[1], dict):
+    if len(placed) == 2 and isinstance(placed[0], (list, tuple)) and isinstance(placed[1], dict):
         placed, named = placed
     if not named:
         return list(placed)

@@ -226,7 +226,8 @@ def test_a_module_may_give_booleans() -> None:
 
 def test_a_module_may_give_tuples_dicts_and_dataclasses_of_tensors_and_none() -> None:
     task = _read(
-        "from dataclasses import dataclass\n@dataclass\nclass Out:\n    last: Tensor\n    no: None\n"
+        "from dataclasses import dataclass\n@dataclass\n"
+        "class Out:\n    last: Tensor\n    no: None\n"
         "class Model(nn.Module):\n    def forward(self, x, y):\n"
         "        return x + y, (x, {'a': y, 'b': [x * y]}), Out(x - y, None)\n"
         f"{_GIVEN}{_NO_ARGUMENTS}"
