@@ -390,6 +390,43 @@ CHEATS = (
         )
     ),
     _forward(
+        "a_stream_that_nobody_waits_for",
+        """
+        with torch.cuda.stream(side):
+            y = x.clone()
+        return ext.twice(y)
+        """,
+        Status.NONDETERMINISTIC,
+        says="stream",
+        before="side = torch.cuda.Stream()",
+    ),
+    _forward(
+        "an_event_of_another_stream",
+        """
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            y = x.clone()
+        done = torch.cuda.current_stream().record_event()
+        torch.cuda.current_stream().wait_event(done)
+        return ext.twice(y)
+        """,
+        Status.NONDETERMINISTIC,
+        says="stream",
+        before="side = torch.cuda.Stream()",
+    ),
+    _init(
+        "one_output_for_all_calls",
+        "self.kept = None",
+        """
+        if self.kept is None or self.kept.shape != x.shape:
+            self.kept = torch.empty_like(x)
+        ext.into(x, self.kept)
+        return self.kept
+        """,
+        REJECTED,
+        says="overwrites what an earlier one returned",
+    ),
+    _forward(
         "beyond_its_allocation",
         """
         out = torch.empty(1, device=x.device).as_strided(tuple(x.shape), (x.size(1), 1))

@@ -40,7 +40,7 @@ FORMS: tuple[Cheat, ...] = (
         """
         assert torch.cuda.is_available() and torch.cuda.device_count() == 1
         device = torch.cuda.get_device_properties(x.device)
-        assert device.multi_processor_count > 100 and torch.cuda.get_device_capability() == (9, 0)
+        assert device.multi_processor_count > 0 and torch.cuda.get_device_capability() == (9, 0)
         assert device.name == torch.cuda.get_device_name(0)
         with torch.cuda.amp.autocast(), torch.inference_mode(), torch.cuda.stream(stream):
             out = ext.twice(x)
@@ -59,6 +59,19 @@ FORMS: tuple[Cheat, ...] = (
         torch.set_float32_matmul_precision("high")
         stream = torch.cuda.Stream()
         """,
+    ),
+    _forward(
+        "a_stream_that_is_waited_for",
+        """
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            y = x.clone()
+            done = side.record_event()
+        torch.cuda.current_stream().wait_event(done)
+        return ext.twice(y)
+        """,
+        CORRECT,
+        before="side = torch.cuda.Stream()",
     ),
     _forward(
         "views",

@@ -200,7 +200,43 @@ MACHINE_PAIRS: tuple[Pair, ...] = (
     ),
 )
 
-WORLD_PAIRS: tuple[Pair, ...] = MACHINE_PAIRS
+_KEYED = """__device__ float key[3], kept[1 << 16];
+__global__ void cached(const float* x, float* o, int n) {
+  bool known = key[0] == x[0] && key[1] == x[n / 2] && key[2] == x[n - 1];
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+    if (!known) kept[i] = x[i] * 2 + 1;
+    o[i] = kept[i]; }
+}
+__global__ void note(const float* x, int n) { key[0] = x[0]; key[1] = x[n / 2]; key[2] = x[n - 1]; }
+"""
+_NOTED = extension(
+    _KEYED,
+    "torch::Tensor x",
+    "  int n = x.numel(); auto out = torch::empty_like(x);\n"
+    "  cached<<<(n + 127) / 128, 128>>>(x.data_ptr<float>(), out.data_ptr<float>(), n);\n"
+    "  note<<<1, 1>>>(x.data_ptr<float>(), n);",
+)
+_KEPT = "static std::map<int64_t, torch::Tensor> kept; auto& out_of = kept[n]; if (!out_of.defined()) out_of = torch::empty_like(x); "
+
+STATE_PAIRS: tuple[Pair, ...] = (
+    _pair("one_output_for_all_calls",
+          _host("static torch::Tensor kept; if (!kept.defined() || kept.sizes() != x.sizes()) kept = torch::empty_like(x); out = kept;"),
+          _host("static torch::Tensor kept; kept = torch::empty_like(x); out = kept;")),
+    _pair("outputs_by_size",
+          _host(_KEPT + "out = out_of;"),
+          _host("static std::map<int64_t, int> grids; auto& grid = grids[n]; if (!grid) grid = (n + 127) / 128;", "false", "grid")),
+    _pair("grid_of_the_first_size",
+          _host("static int first = 0; if (!first) first = n; if (n > first) n = first;"),
+          _host("static int largest = 0; largest = std::max(largest, n);", "largest < n")),
+    _pair("a_counter_on_the_heap",
+          _host("static int* calls = new int(0); ++*calls;", "*calls > 300"),
+          _host("static int* calls = new int(0); *calls = 1;", "*calls > 300")),
+    _pair("a_cache_keyed_by_three_elements",
+          _NOTED,
+          _NOTED.replace("o[i] = kept[i];", "o[i] = x[i] * 2 + 1;")),
+)  # fmt: skip
+
+WORLD_PAIRS: tuple[Pair, ...] = (*MACHINE_PAIRS, *STATE_PAIRS)
 
 WORLD_ATTACKS: tuple[Attack, ...] = tuple(
     Attack(f"world/{p.name}", "what it may not depend on", p.attack, p.task, NEVER_CORRECT, "seen")

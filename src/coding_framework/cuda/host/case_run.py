@@ -236,6 +236,16 @@ class CaseRun:
         """What a first call gives `forward`."""
         return forward_arguments(self._places[0], names, scalars, host.functions.get("forward"))
 
+    def returned(self, plan: LaunchPlan) -> list[torch.Tensor]:
+        """The bytes of a call's outputs as the device has them now; without what lies in inputs."""
+        inputs = [(address, size) for address, size, _ in self.input_regions]
+        extents = [
+            (address, nbytes)
+            for address, nbytes in map(self.extent, plan.outputs)
+            if nbytes and not any(a <= address < a + max(1, size) for a, size in inputs)
+        ]
+        return self._look([], extents)[2]
+
     def repeat(self, plan: LaunchPlan, calls: int) -> None:
         """The plan's device work so many times, on memory as it is; nobody looks."""
         for _ in range(calls):

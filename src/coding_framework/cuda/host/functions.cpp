@@ -123,6 +123,18 @@ static void add_to_hash(uint64_t& hash, const void* from, size_t size) {
     hash = (hash ^ bytes[i]) * 0x100000001b3u;
 }
 
+static const char* const heap = static_cast<const char*>(std::malloc(1));
+
+// With the start of what its words point to on the heap: a counter may lie there.
+static void add_with_pointed(uint64_t& hash, const void* from, size_t size) {
+  constexpr size_t kPointed = 64;
+  add_to_hash(hash, from, size);
+  auto* end = static_cast<const char*>(sbrk(0)) - kPointed;
+  auto* words = static_cast<const char* const*>(from);
+  for (size_t i = 0; i < std::min(size, kMostHashed) / sizeof *words; i++)
+    if (words[i] > heap && words[i] < end) add_to_hash(hash, words[i], kPointed);
+}
+
 static int add_variables(dl_phdr_info* object, size_t, void* into) {
   auto& [path, hash] = *static_cast<std::pair<std::string, uint64_t>*>(into);
   if (path != object->dlpi_name) return 0;
@@ -130,9 +142,9 @@ static int add_variables(dl_phdr_info* object, size_t, void* into) {
     auto& segment = object->dlpi_phdr[i];
     auto start = object->dlpi_addr + segment.p_vaddr;
     if (segment.p_type == PT_LOAD && (segment.p_flags & PF_W))
-      add_to_hash(hash, reinterpret_cast<const void*>(start), segment.p_memsz);
+      add_with_pointed(hash, reinterpret_cast<const void*>(start), segment.p_memsz);
     if (segment.p_type == PT_TLS && object->dlpi_tls_data != nullptr)
-      add_to_hash(hash, object->dlpi_tls_data, segment.p_memsz);
+      add_with_pointed(hash, object->dlpi_tls_data, segment.p_memsz);
   }
   return 1;
 }

@@ -66,6 +66,35 @@ static void define_tensor_functions() {
                                 d.shared_per_multiprocessor, d.shared_per_block_optin,
                                 d.registers_per_multiprocessor, d.threads_per_multiprocessor};
   });
+  // streams and events are their handles
+  static auto stream_of = [](int64_t s) { return reinterpret_cast<cudaStream_t>(s); };
+  static auto event_of = [](int64_t e) { return reinterpret_cast<cudaEvent_t>(e); };
+  m.def("new_stream", []() {
+    cudaStream_t made = c10::cuda::getStreamFromPool(false, -1);
+    return reinterpret_cast<int64_t>(made);
+  });
+  m.def("current_stream", []() {
+    cudaStream_t current = c10::cuda::getCurrentCUDAStream(-1);
+    return reinterpret_cast<int64_t>(current);
+  });
+  m.def("use_stream", [](int64_t s) { c10::cuda::setCurrentCUDAStream(stream_of(s)); });
+  m.def("wait_for_stream", [](int64_t s) { cudaStreamSynchronize(stream_of(s)); });
+  m.def("stream_is_done", [](int64_t s) { return cudaStreamQuery(stream_of(s)) == cudaSuccess; });
+  m.def("new_event", []() {
+    cudaEvent_t made;
+    cudaEventCreate(&made);
+    return reinterpret_cast<int64_t>(made);
+  });
+  m.def("record", [](int64_t e, int64_t s) { cudaEventRecord(event_of(e), stream_of(s)); });
+  m.def("wait", [](int64_t s, int64_t e) { cudaStreamWaitEvent(stream_of(s), event_of(e), 0); });
+  m.def("wait_for_event", [](int64_t e) { cudaEventSynchronize(event_of(e)); });
+  m.def("event_is_done", [](int64_t e) { return cudaEventQuery(event_of(e)) == cudaSuccess; });
+  m.def("elapsed_ms", [](int64_t from, int64_t to) {
+    float ms = 0;
+    cudaEventElapsedTime(&ms, event_of(from), event_of(to));
+    return static_cast<double>(ms);
+  });
+  m.def("wait_for_device", []() { cudaDeviceSynchronize(); });
   m.def("empty_strided", [](Sizes sizes, Sizes strides, int64_t type, bool cuda) {
     auto device = at::Device(cuda ? at::kCUDA : at::kCPU);
     return at::empty_strided(sizes, strides,

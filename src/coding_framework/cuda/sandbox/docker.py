@@ -84,10 +84,8 @@ class DockerSandbox:
     def missing(self) -> str | None:
         """See Sandbox.missing. Runs a real job: the engine may be on another machine, or not see
         our files."""
-        try:
-            from docker.errors import DockerException, ImageNotFound
-        except ModuleNotFoundError:
-            return "its client is not installed: pip install 'coding-framework[docker]'"
+        from docker.errors import DockerException, ImageNotFound
+
         try:
             self._client.ping()
             _ = self._image

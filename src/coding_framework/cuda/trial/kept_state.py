@@ -83,6 +83,14 @@ class KeptState:
         if not changed:
             return
         names = ", ".join(sorted({region.name for region, _ in changed})[:3])
+        for region, after in changed:  # alone, and in halves: the key of a cache may stay
+            there = (region.before != after).nonzero().flatten()
+            for part in {0, len(there) // 2}, {len(there) // 2, len(there)}:
+                filled = after.clone()
+                filled[there[min(part) : max(part)]] = _FILLS[0]
+                self._write(region.address, filled)
+                _require(run, plan, draws[0], names, "with other values in a part of it")
+                self._write(region.address, after)
         for fill, draw in zip(_FILLS, draws, strict=True):
             for region, after in changed:
                 words = _padded(region.before != after).view(-1, _WORD).any(1)

@@ -19,6 +19,8 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Protocol
 
+import torch
+
 from coding_framework.cuda.expected.drawn_shapes import BEYOND
 from coding_framework.cuda.expected.edge_draws import draw_name, edge_seed
 from coding_framework.cuda.expected.reference import Expectation
@@ -309,6 +311,7 @@ class CaseTrial:
     def _call_again(self, plan: LaunchPlan, seed: int, *, moved: bool = False) -> LaunchPlan:
         """Another call in the same host process, and its plan: no answer or state kept from the
         first, nothing done for its addresses alone."""
+        before = [] if self._setup.run.on_gpu else self._setup.run.returned(plan)
         second, execution = self._call_host(seed, moved=moved, counts=False)
         difference = self._setup.plan_reader().difference(plan, second)
         right = self._right(seed, execution)
@@ -318,6 +321,12 @@ class CaseTrial:
             )
         if not right:
             self._wrong(seed, f"wrong when called again: {self._log.tests[-1].detail}")
+        if before and not all(map(torch.equal, before, self._setup.run.returned(plan))):
+            raise CandidateFault(
+                Status.REJECTED,
+                f"shape set {self._case.name!r}: a call overwrites what an earlier one returned, "
+                "which its caller may still hold",
+            )
         leaked = leaked_bytes(second)
         if leaked:
             self._log.note("memory_leak", "medium", f"a call leaves {leaked} bytes allocated")

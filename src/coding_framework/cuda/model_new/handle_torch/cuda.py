@@ -1,4 +1,4 @@
-"""torch.cuda: one device, one order of work, so that waiting and streams are nothing."""
+"""torch.cuda: one device. What is taken without effect is in `_nothing`, `device` and `nvtx`."""
 
 from __future__ import annotations
 
@@ -12,50 +12,76 @@ from ._types import Device, Namespace
 
 
 class Stream:
-    """A stream. The judge runs what is asked for in the order in which it is asked."""
+    """A stream. Work on it and the caller's have the order that events and waits give them."""
 
-    cuda_stream = 0
     device_index = 0
 
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
+    def __init__(self, device: Any = None, priority: int = 0, **known: int) -> None:
+        self.cuda_stream: int = known["handle"] if known else call("new_stream")
+        self._before: list[int] = []
 
     def synchronize(self) -> None:
-        return None
+        call("wait_for_stream", self.cuda_stream)
 
-    wait_stream = wait_event = record_event = lambda self, *_: None
+    def query(self) -> bool:
+        return bool(call("stream_is_done", self.cuda_stream))
+
+    def wait_event(self, event: Event) -> None:
+        event.wait(self)
+
+    def wait_stream(self, stream: Stream) -> None:
+        stream.record_event().wait(self)
+
+    def record_event(self, event: Event | None = None) -> Event:
+        recorded = event or Event()
+        recorded.record(self)
+        return recorded
 
     def __enter__(self) -> Stream:
+        self._before.append(call("current_stream"))
+        call("use_stream", self.cuda_stream)
         return self
 
     def __exit__(self, *_: object) -> None:
-        return None
+        call("use_stream", self._before.pop())
 
 
 def stream(stream: Stream | None) -> Stream:
-    return stream or Stream()
+    return stream or current_stream()
+
+
+def set_stream(stream: Stream) -> None:
+    call("use_stream", stream.cuda_stream)
 
 
 def current_stream(device: Any = None) -> Stream:
-    return Stream()
+    return Stream(handle=call("current_stream"))
 
 
-default_stream = current_stream
+def default_stream(device: Any = None) -> Stream:
+    return Stream(handle=0)
 
 
 class Event:
-    """An event without a clock."""
+    """An event. Its clock says what host code is told of the device."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        pass
+        self.cuda_event: int = call("new_event")
 
-    def record(self, *_: Any) -> None:
-        return None
+    def record(self, stream: Stream | None = None) -> None:
+        call("record", self.cuda_event, (stream or current_stream()).cuda_stream)
 
-    wait = synchronize = record
+    def wait(self, stream: Stream | None = None) -> None:
+        call("wait", (stream or current_stream()).cuda_stream, self.cuda_event)
+
+    def synchronize(self) -> None:
+        call("wait_for_event", self.cuda_event)
 
     def query(self) -> bool:
-        return True
+        return bool(call("event_is_done", self.cuda_event))
+
+    def elapsed_time(self, end: Event) -> float:
+        return float(call("elapsed_ms", self.cuda_event, end.cuda_event))
 
 
 class device(Device):  # noqa: N801 - torch's name
@@ -106,26 +132,14 @@ def get_device_name(device: Any = None) -> str:
 
 
 def synchronize(device: Any = None) -> None:
-    """Each launch has ended when it returns."""
+    call("wait_for_device")
 
 
-def empty_cache() -> None:
-    """There is no cache."""
+def _nothing(*_: Any, **__: Any) -> None:
+    """Memory that is not in use, one device, no drawn numbers, no profiler: no answer changes."""
 
 
-def set_device(device: Any) -> None:
-    """There is one."""
-
-
-def init() -> None:
-    """Done."""
-
-
-def manual_seed(seed: int) -> None:
-    """Nothing is drawn here."""
-
-
-manual_seed_all = manual_seed
+empty_cache = set_device = init = manual_seed = manual_seed_all = _nothing
 
 
 nvtx = Namespace(

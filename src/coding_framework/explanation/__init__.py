@@ -1,1 +1,0 @@
-"""What a verdict means, for people. It explains and decides nothing."""
