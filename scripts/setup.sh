@@ -68,7 +68,7 @@ sync_packages() {
         say "installing the locked packages (about 6 GB on disk, 1 to 5 minutes)"
     }
     tries=1
-    until "$uv" sync --frozen --inexact --compile-bytecode --quiet; do
+    until "$uv" sync --frozen --inexact --compile-bytecode --quiet --group dev --group train; do
         [ "$tries" -lt 3 ] || die "uv sync failed $tries times: the reason stands above (network, disk or Python version)"
         tries=$((tries + 1))
         say "uv sync failed; trying again ($tries of 3), with the system's certificates"

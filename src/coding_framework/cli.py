@@ -45,9 +45,9 @@ from coding_framework.commands.failures import (
     EXIT_OK,
     EXIT_OURS,
     RESUMES,
+    extra_missing,
     fail,
     status_of,
-    trainer_missing,
 )
 from coding_framework.commands.flags import FlagParser
 from coding_framework.errors import CodingFrameworkError
@@ -129,7 +129,7 @@ def _resumes(argv: Sequence[str]) -> bool:
 def _sentence_and_status(error: Exception) -> tuple[str, int]:
     if isinstance(error, CodingFrameworkError):
         return str(error), status_of(error)
-    if isinstance(error, ModuleNotFoundError) and (sentence := trainer_missing(error)):
+    if isinstance(error, ModuleNotFoundError) and (sentence := extra_missing(error)):
         return sentence, EXIT_OURS
     if isinstance(error, OSError):
         from coding_framework.paths import write_error

@@ -14,6 +14,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from enum import StrEnum
+from html import escape
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self
 
@@ -592,6 +593,28 @@ class Verdict(Record):
         return (
             self.timing.speedup if self.timing.speedup is not None else self.timing.speedup_vs_naive
         )
+
+    def __repr__(self) -> str:
+        """One line: what matters of some hundred numbers."""
+        return f"<{self.task}: {' | '.join(text for _, text in self._short())}>"
+
+    def _repr_html_(self) -> str:
+        """A small table, for notebooks. All text is escaped: the candidate may have written it."""
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{name}</th><td>{escape(text)}</td></tr>"
+            for name, text in [("task", self.task), *self._short()]
+        )
+        return f"<table>{rows}</table>"
+
+    def _short(self) -> list[tuple[str, str]]:
+        rows = [("verdict", self.status.value), ("reason", self.reason[:200])]
+        if self.timing is not None:
+            how = "modelled" if self.timing.modelled else "measured"
+            rows.append(("time", f"{self.timing.kernel_ms:.4g} ms {how}"))
+        if self.speedup is not None and self.timing is not None:
+            baseline = "the naive kernel" if self.timing.speedup is None else "PyTorch eager"
+            rows.append(("speed", f"{self.speedup:.2f} times {baseline}"))
+        return rows
 
 
 NOT_COMPILED = frozenset({Status.COMPILE_ERROR, Status.COMPILE_TIMEOUT})

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from coding_framework.commands.diagnosis import diagnose
-from coding_framework.commands.explain import page
 from coding_framework.commands.one_kernel import make_one_judge
 from coding_framework.data.registry import find_task
+from coding_framework.explanation.diagnosis import diagnose
+from coding_framework.explanation.page import page
 from coding_framework.types import Candidate, Status
 from coding_framework.wiring import JudgeSettings
 

@@ -1,8 +1,10 @@
-"""`pip install` without the extra `train`, in a fresh environment: the judge works."""
+"""`pip install .` without an extra, beside the oldest and the newest torch of the range: the judge
+works, and the torch stays."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -10,37 +12,54 @@ from pathlib import Path
 
 import pytest
 
-from coding_framework.commands.failures import TRAINING_MODULES
-
 pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[2]
+MOST_ADDED = 34
+"""Packages: with the 11 of torch's CPU build 45 in all."""
+JUDGES_TESTS = ("tests/integration/test_judge.py", "tests/integration/model_new")
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture(scope="module")
-def bin_of_core(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment with nothing but `pip install .`; by uv where it is, which
-    links what its cache has."""
+def installed(python: Path) -> dict[str, str]:
+    listed = json.loads(run(python, "-m", "pip", "list", "--format", "json").stdout)
+    return {entry["name"].lower().replace("-", "_"): entry["version"] for entry in listed}
+
+
+def install(python: Path, *packages: str) -> None:
+    """By uv where it is, which links what its cache has."""
+    uv = shutil.which("uv", path=f"{os.environ['PATH']}:{ROOT}/.tools/bin")
+    by = [str(python), "-m", "pip", "install"]
+    if uv is not None:
+        by = [uv, "pip", "install", "--python", str(python)]
+    done = run(*by, "--quiet", *packages)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module", params=["2.6.0", "2.15.0"])
+def bin_of_core(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """The programs of an environment that had torch alone, and now the judge beside it."""
     folder = tmp_path_factory.mktemp("core") / "venv"
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    uv = shutil.which("uv")
-    installer = [uv, "pip", "install", "--python", folder / "bin" / "python"]
-    if uv is None:
-        installer = [folder / "bin" / "pip", "install"]
-    done = run(*[part for part in installer if part is not None], "--quiet", ".")
-    assert done.returncode == 0, done.stderr
+    python = folder / "bin" / "python"
+    install(python, f"torch=={request.param}")
+    before = installed(python)
+    install(python, ".")
+    after = installed(python)
+    assert {name: after.get(name) for name in before} == before
+    assert len(after) - len(before) <= MOST_ADDED
     return folder / "bin"
 
 
-def test_none_of_the_trainers_is_installed(bin_of_core: Path) -> None:
-    listed = run(bin_of_core / "python", "-m", "pip", "list", "--format", "json")
-    names = {entry["name"].lower().replace("-", "_") for entry in json.loads(listed.stdout)}
-    assert not names & TRAINING_MODULES
-    assert "torch" in names
+def test_the_judges_tests_pass(bin_of_core: Path) -> None:
+    python = bin_of_core / "python"
+    tools = ("pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "hypothesis")
+    install(python, *tools, "scipy")
+    done = run(python, "-m", "pytest", "-q", "-o", "addopts=--import-mode=importlib", *JUDGES_TESTS)
+    assert done.returncode == 0, done.stdout[-3000:]
 
 
 def test_the_judge_gives_its_verdicts(bin_of_core: Path) -> None:

@@ -36,7 +36,7 @@ def environment_of(extra: str, folder: Path) -> Path:
     uv = shutil.which("uv", path=f"{os.environ['PATH']}:{ROOT}/.tools/bin")
     if uv is None:
         pytest.skip("needs uv, which the locked extras are installed by")
-    options = ("--frozen", "--quiet", "--no-default-groups", "--extra", extra)
+    options = ("--frozen", "--quiet", "--extra", extra)
     done = run(uv, "sync", *options, UV_PROJECT_ENVIRONMENT=str(folder))
     assert done.returncode == 0, done.stderr
     return folder / "bin"

@@ -18,7 +18,6 @@ import sys
 import time
 from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from coding_framework.deployment.store import ExperimentRow
 
 DATABASE = Path("deployment/deployment.sqlite")
-ARCHIVE = Path("archive")
-"""Folder of the archives, beside the database."""
 _SETTINGS = (
     "unit", "window_s", "shadow_units", "shadow_share", "horizon_units", "mde", "power", "alpha",
     "max_duration_s", "on_inconclusive", "freshness_s", "answer_within_s", "slow_s",
@@ -119,12 +116,6 @@ def _add_readers(actions: Any) -> None:
     add_json(p, "print the result as one JSON object")
     p = _action(actions, "export", _export, "Write every event as a line of JSON.")
     p.add_argument("--output", type=Path, metavar="FILE", help="default: stdout")
-    p = _action(
-        actions, "compact", _compact, "Move the events of rollouts that ended long ago to files."
-    )
-    p.add_argument(
-        "--before", required=True, metavar="DATE", help="as 2026-11-01: rollouts that ended earlier"
-    )
     p = _action(
         actions, "control", _control, "Decide rollouts while no server runs; Ctrl-C ends it."
     )
@@ -364,22 +355,6 @@ def _export(args: Namespace) -> int:
         raise StorageError(f"{len(lines)} events were saved in {args.output}, then: {e}") from e
     write_atomic(args.output, "".join(f"{line}\n" for line in lines))
     print(f"{len(lines)} events: {args.output}")
-    return EXIT_OK
-
-
-def _compact(args: Namespace) -> int:
-    try:
-        before = datetime.fromisoformat(args.before)
-    except ValueError as e:
-        raise UsageError(f"--before cannot be {args.before!r}: give a date as 2026-11-01") from e
-    before_us = round(before.timestamp() * 1e6)
-    manager = _manager(args)
-    done = manager.experiments.compact(before_us, ARCHIVE, _actor())
-    for experiment in done:
-        found = manager.store.archive(experiment)
-        print(f"rollout {experiment}: {found[0] if found else ARCHIVE}")
-    if not done:
-        print(f"no rollout that ended before {args.before} has its events in the database")
     return EXIT_OK
 
 

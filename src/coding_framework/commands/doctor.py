@@ -21,7 +21,7 @@ from coding_framework.commands.doctor_checks import (
     State,
     checks_here,
 )
-from coding_framework.commands.failures import EXIT_OK, EXIT_OURS, GET_TRAINERS, trainers_installed
+from coding_framework.commands.failures import EXIT_OK, EXIT_OURS, how_to_get, trainers_installed
 from coding_framework.commands.flags import add_command, add_json
 from coding_framework.errors import CodingFrameworkError, MissingToolError
 from coding_framework.types import Record
@@ -124,7 +124,7 @@ def show(results: tuple[CheckResult, ...], console: Console) -> None:
         console.print("This machine is ready: [bold]cuda-rl quickstart[/] runs here.")
     elif is_ready(results):
         console.print("This machine is ready to judge: [bold]cuda-rl judge[/] runs here.")
-        console.print(f"To train as well, {GET_TRAINERS}.", markup=False)
+        console.print(f"To train as well, {how_to_get('train')}.", markup=False)
     else:
         missing = ", ".join(r.name for r in results if r.stops_the_main_job)
         console.print(f"This machine is not ready; to be mended first: {escape(missing)}.")

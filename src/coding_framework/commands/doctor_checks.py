@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from coding_framework.commands.failures import GET_TRAINERS, trainers_installed
+from coding_framework.commands.failures import how_to_get, trainers_installed
 from coding_framework.cuda.sandbox.base import Job, Limits, Mount, Sandbox
 from coding_framework.errors import SandboxError
 from coding_framework.paths import cache_dir
@@ -360,7 +360,7 @@ def check_trainers() -> Finding:
     """SFT's and RL's frameworks in one process: what both import takes longest. verl swallows the
     import error of a plug-in: only asking its registries tells."""
     if not trainers_installed():
-        return Finding(State.MISSING, "only the judge is installed", GET_TRAINERS)
+        return Finding(State.MISSING, "only the judge is installed", how_to_get("train"))
     from coding_framework.training.verl.overrides import PLUGIN
 
     return import_apart(TRAINERS_CHECK, VERL_USE_EXTERNAL_MODULES=PLUGIN, VERL_PLATFORM="cpu")

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator
 from typing import Any
 
-from coding_framework.commands.diagnosis import diagnose, no_naive_time, time_sentence, versus
 from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.flags import add_command, add_flags, add_switch, config_from
 from coding_framework.commands.judge import FRESH, JUDGING
-from coding_framework.commands.one_kernel import judge_one, read_kernel, read_task
-from coding_framework.commands.verdict_text import at_line, counter_texts
-from coding_framework.monitoring.text import one_line, visible
-from coding_framework.ncu_metrics import bank_conflicts, occupancy_pct, used_share
-from coding_framework.types import PRINTED, Task, Verdict
+from coding_framework.commands.one_kernel import add_task, judge_one, read_kernel, read_task
+from coding_framework.explanation.page import page
 from coding_framework.wiring import JudgeSettings
-
-_AROUND = 2
-"""Lines of the source that are shown before and after one that is named."""
 
 
 def add_to(commands: Any) -> None:
     text = "Judge a kernel and explain the verdict in a page."
     p = add_command(commands, "explain", run, text)
     p.add_argument("kernel", metavar="KERNEL", help="a .cu file, or a KernelBench answer (.py)")
-    p.add_argument("--task", required=True, metavar="TASK", help="a name or a task file")
+    add_task(p)
     add_flags(p, JudgeSettings, JUDGING)
     add_switch(p, "--fresh", FRESH)
 
@@ -33,96 +25,7 @@ def add_to(commands: Any) -> None:
 def run(args: Namespace) -> int:
     settings = config_from(JudgeSettings, args)
     code = read_kernel(args.kernel)
-    task = read_task(args.task)
+    task = read_task(args)
     verdict = judge_one(task, code, settings, fresh=args.fresh)
     print(page(verdict, task, code), flush=True)
     return EXIT_OK
-
-
-def page(verdict: Verdict, task: Task, code: str) -> str:
-    """The whole page; text of the candidate's is made harmless."""
-    parts = (
-        ("", _headline(verdict)),
-        ("What was asked", [one_line(task.description), *visible(task.reference).splitlines()]),
-        ("What was found", list(_found(verdict, code))),
-        ("Why", [diagnose(verdict).why]),
-        ("Time", list(_time(verdict, task))),
-        ("Where the time goes", list(_measures(verdict))),
-        ("Try next", [f"- {text}" for text in diagnose(verdict).tries]),
-    )
-    shown = []
-    for title, lines in parts:
-        if any(lines):
-            shown.append("\n".join([*([title] if title else []), *_indented(lines, bool(title))]))
-    return "\n\n".join(shown)
-
-
-def _indented(lines: list[str], deeper: bool) -> list[str]:
-    return [f"  {line}".rstrip() for line in lines] if deeper else lines
-
-
-def _headline(verdict: Verdict) -> list[str]:
-    where = "the emulator (times are modelled)" if verdict.backend == "emulator" else "the GPU"
-    return [
-        f"{verdict.task}: {verdict.status.value.replace('_', ' ')}, judged on {where}",
-        one_line(verdict.reason, 1000),
-    ]
-
-
-def _found(verdict: Verdict, code: str) -> Iterator[str]:
-    """Compiler errors with their lines, comparisons by shape set, and findings."""
-    source = visible(code).split("\n")
-    for error in (verdict.compile.errors if verdict.compile is not None else ())[:3]:
-        yield at_line(error.line, one_line(error.message))
-        yield from _quoted(source, error.line)
-    for case in dict.fromkeys(test.case for test in verdict.tests):
-        tests = [test for test in verdict.tests if test.case == case]
-        failed = next((test for test in tests if not test.passed), None)
-        shapes = ", ".join(str(list(shape)) for shape in tests[0].shapes)
-        passed = sum(test.passed for test in tests)
-        yield f"shape set {case}, inputs {shapes}: {passed} of {len(tests)} comparisons passed"
-        if failed is not None:
-            yield f"  {one_line(failed.detail)}"
-    for finding in dict.fromkeys((*verdict.cheats, *verdict.pitfalls, *verdict.safety.findings)):
-        if finding.rule != PRINTED:
-            yield f"{finding.rule} ({finding.severity}): {one_line(finding.message)}"
-            yield from _quoted(source, finding.line)
-
-
-def _quoted(source: list[str], line: int | None) -> Iterator[str]:
-    """The lines around `line`, which counts from 1 and is marked."""
-    if line is None or not 0 < line <= len(source):
-        return
-    for number in range(max(1, line - _AROUND), min(len(source), line + _AROUND) + 1):
-        mark = ">" if number == line else " "
-        yield f"  {mark} {number:>4} | {source[number - 1][:120]}"
-
-
-def _time(verdict: Verdict, task: Task) -> Iterator[str]:
-    timing = verdict.timing
-    if timing is None:
-        return
-    yield f"{timing.kernel_ms:.4g} ms, {'modelled' if timing.modelled else 'measured'}"
-    if timing.speedup is not None:
-        yield versus(timing.speedup, "PyTorch eager")
-    if timing.speedup_vs_compiled is not None:
-        yield versus(timing.speedup_vs_compiled, "torch.compile")
-    if timing.speedup_vs_naive is not None:
-        yield versus(timing.speedup_vs_naive, "the naive kernel of the task")
-    yield from filter(None, [no_naive_time(timing, task), time_sentence(timing)])
-
-
-def _measures(verdict: Verdict) -> Iterator[str]:
-    counters, build = verdict.counters, verdict.compile
-    for op, what in (("ld", "loads from"), ("st", "stores to")):
-        share = used_share(counters, op)
-        if share is not None:
-            yield f"{share:.0%} of the bytes moved by {what} global memory are used"
-    if conflicts := bank_conflicts(counters):
-        yield f"{conflicts:.0f} turns of shared memory are lost to bank conflicts"
-    if (occupancy := occupancy_pct(counters)) is not None:
-        yield f"{occupancy:.0f}% of an SM's warps are, or can be, resident"
-    if build is not None and counters:
-        spilled = f", {build.spill_bytes} B of them spilled" if build.spill_bytes else ""
-        yield f"{build.registers} registers a thread{spilled}"
-    yield from counter_texts(verdict)

@@ -24,16 +24,16 @@ from coding_framework.errors import (
 )
 
 EXIT_OK, EXIT_HIT, EXIT_USAGE, EXIT_OURS, EXIT_EARLY, EXIT_INTERRUPTED = 0, 1, 2, 3, 4, 130
-TRAINING_MODULES = frozenset(
-    (
-        *("accelerate", "bitsandbytes", "cachetools", "cloudpickle", "datasets", "gguf"),
-        *("huggingface_hub", "hydra", "langchain_core", "langgraph", "omegaconf", "peft", "ray"),
-        *("safetensors", "tensordict", "tokenizers", "transfer_queue", "transformers", "trl"),
-        "verl",
-    )
-)
-"""Modules of the extra `train`, which the judge does without."""
-GET_TRAINERS = "run `make setup` in a clone, or pip install 'coding-framework[train]'"
+EXTRAS = {
+    "train": "accelerate bitsandbytes cachetools cloudpickle datasets gguf huggingface_hub hydra "
+    "langchain_core langgraph omegaconf peft ray safetensors tensordict tokenizers transfer_queue "
+    "transformers trl verl",
+    "serve": "aiohttp fastapi httptools orjson prometheus_client sse_starlette starlette uvicorn "
+    "uvloop",
+    "eval": "scipy",
+    "docker": "docker",
+}
+"""Modules that the judge does without, by the extra that has them."""
 _USERS = (UsageError, MissingChoiceError, UnwritableError)
 """The user's choice is at fault, not we."""
 RESUMES = ": the same command goes on from where it was"
@@ -46,7 +46,7 @@ def run_script(work: Callable[[], int]) -> int:
     except CodingFrameworkError as e:
         return fail("error", str(e), status_of(e))
     except ModuleNotFoundError as e:
-        if (sentence := trainer_missing(e)) is None:
+        if (sentence := extra_missing(e)) is None:
             raise
         return fail("error", sentence, EXIT_OURS)
     except KeyboardInterrupt:
@@ -63,7 +63,7 @@ def require_trainers() -> None:
     """Raises MissingToolError where only the judge is installed: before a run's first stage."""
     if not trainers_installed():
         raise MissingToolError(
-            f"training needs verl, and only the judge is installed here: {GET_TRAINERS}"
+            f"training needs verl, and only the judge is installed here: {how_to_get('train')}"
         )
 
 
@@ -72,12 +72,18 @@ def trainers_installed() -> bool:
     return find_spec("verl") is not None
 
 
-def trainer_missing(error: ModuleNotFoundError) -> str | None:
-    """The sentence for a module of the extra `train` that is not installed; None for others."""
+def extra_missing(error: ModuleNotFoundError) -> str | None:
+    """The sentence for a module of an extra that is not installed; None for others."""
     package = str(error.name).split(".")[0]
-    if package not in TRAINING_MODULES:
-        return None
-    return f"this needs {package}, and only the judge is installed here: {GET_TRAINERS}"
+    for extra, modules in EXTRAS.items():
+        if package in modules.split():
+            return f"this needs {package}, which is not installed here: {how_to_get(extra)}"
+    return None
+
+
+def how_to_get(extra: str) -> str:
+    """What to do where an extra is not installed."""
+    return f"run `make setup` in a clone, or pip install 'coding-framework[{extra}]'"
 
 
 def fail(program: str, sentence: str, status: int) -> int:

@@ -14,7 +14,7 @@ from coding_framework.commands.flags import (
     add_switch,
     config_from,
 )
-from coding_framework.commands.one_kernel import judge_one, read_kernel, read_task
+from coding_framework.commands.one_kernel import add_task, judge_one, read_kernel, read_task
 from coding_framework.errors import UsageError
 from coding_framework.types import HeadersName
 from coding_framework.wiring import JudgeSettings
@@ -26,7 +26,7 @@ FRESH = "judge on new inputs, even where an equal judge has given a verdict on t
 
 def add_to(commands: Any) -> None:
     p = add_command(commands, "judge", run, "Judge one kernel for one task.")
-    p.add_argument("--task", required=True, metavar="TASK", help="a name or a task file")
+    add_task(p)
     p.add_argument("file", nargs="?", metavar="FILE", help="the same as --kernel FILE")
     p.add_argument(
         "--kernel",
@@ -55,9 +55,9 @@ def add_to(commands: Any) -> None:
 def run(args: Namespace) -> int:
     settings = config_from(JudgeSettings, args)
     name = _one_file(args)
-    from coding_framework.commands.verdict_text import verdict_text
+    from coding_framework.explanation.verdict_text import verdict_text
 
-    task = read_task(args.task)
+    task = read_task(args)
     if args.watch is not None:
         from coding_framework.commands.judge_watch import watch
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.one_kernel import make_one_judge, read_kernel
-from coding_framework.commands.verdict_text import verdict_text
 from coding_framework.commands.waiting import Waiting
 from coding_framework.errors import CodingFrameworkError, UsageError
+from coding_framework.explanation.verdict_text import verdict_text
 from coding_framework.types import Candidate, Task
 from coding_framework.wiring import JudgeSettings
 

@@ -20,7 +20,7 @@ from coding_framework.commands.flags import (
     add_switch,
     config_from,
 )
-from coding_framework.commands.one_kernel import make_one_judge, read_kernel, read_task
+from coding_framework.commands.one_kernel import add_task, make_one_judge, read_kernel, read_task
 from coding_framework.commands.waiting import Waiting
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
@@ -41,7 +41,7 @@ def add_registry_actions(actions: Any, keys: Path) -> None:
         actions, "add", _add, "Judge a kernel, make its launch templates, sign and store it."
     )
     p.add_argument("file", metavar="KERNEL", help="a .cu file, or a KernelBench answer (.py)")
-    p.add_argument("--task", required=True, metavar="TASK", help="a name or a task file")
+    add_task(p)
     p.add_argument("--op", metavar="NAME", help="name of the function there (default: the task's)")
     _add_signing(p, keys)
     p = add_command(actions, "list", _list, "The kernels of a registry.")
@@ -148,7 +148,7 @@ def _add(args: Namespace) -> int:
     from coding_framework.registry.kernels import KernelRegistry, short
     from coding_framework.registry.receipts import load_key
 
-    task = read_task(args.task)
+    task = read_task(args)
     if args.op is not None:
         task = task.model_copy(update={"name": args.op})
     code = read_kernel(args.file)

@@ -9,6 +9,7 @@ from typing import Any
 
 from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.flags import add_command
+from coding_framework.commands.one_kernel import add_task, read_task
 from coding_framework.commands.waiting import Waiting
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
@@ -19,9 +20,7 @@ def add_to(commands: Any) -> None:
     text = "Write a kernel as a KernelBench answer: ModelNew with load_inline."
     p = add_command(commands, "export-modelnew", run_export, text)
     p.add_argument("kernel", type=Path, metavar="KERNEL", help="a .cu file whose forward is bound")
-    p.add_argument(
-        "--task", required=True, metavar="TASK", help="a name, a problem file or a task file"
-    )
+    add_task(p)
     _add_output(p)
     text = "Write the kernel of a KernelBench answer as a .cu file."
     p = add_command(commands, "import-modelnew", run_import, text)
@@ -37,10 +36,10 @@ def _add_output(p: ArgumentParser) -> None:
 
 def run_export(args: Namespace) -> int:
     from coding_framework.data.modelnew import export_modelnew
-    from coding_framework.data.registry import find_task
 
+    task = read_task(args)
     with Waiting(f"writing an answer for {one_line(args.task, 60)}"):
-        answer = export_modelnew(_read(args.kernel), find_task(args.task))
+        answer = export_modelnew(_read(args.kernel), task)
     return _write(answer, args.output)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.flags import add_command, add_flags, config_from
+from coding_framework.commands.one_kernel import add_module_flags, read_task
 from coding_framework.errors import UsageError
 from coding_framework.paths import write_atomic
 from coding_framework.types import Config
@@ -87,7 +88,31 @@ def add_to(commands: Any) -> None:
     text = "Write a task of your own and a kernel for it, as files to edit."
     p = add_command(commands, "new-task", run, text)
     p.add_argument("name", metavar="NAME", help="lower case, for example my_layer")
+    p.add_argument(
+        "--from",
+        dest="module",
+        metavar="FILE.py:CLASS",
+        help="make the task of a PyTorch module of your own, and a kernel where ours can be put "
+        "together for it",
+    )
+    add_module_flags(p)
     add_flags(p, NewTaskOptions, NewTaskOptions.model_fields)
+
+
+def _write_from_module(path: Path, kernel: Path, args: Namespace) -> None:
+    """The task of `--from`, and its kernel, or what one has to be called as."""
+    from coding_framework.agents.prompts.contract import contract_of
+
+    task = read_task(Namespace(task=args.module, inputs=args.inputs, init=args.init))
+    write_atomic(path, task.reference)
+    print(f"{path}: the module, its sizes and its inputs")
+    if task.naive_kernel is None:
+        begun = "#include <torch/extension.h>\n\n// To be written. The judge calls\n//   "
+        write_atomic(kernel, f"{begun}{contract_of(task).signature}\n")
+        print(f"{kernel}: to be written; it says what the judge calls")
+    else:
+        write_atomic(kernel, task.naive_kernel)
+        print(f"{kernel}: a first kernel, one thread an element")
 
 
 def run(args: Namespace) -> int:
@@ -101,8 +126,11 @@ def run(args: Namespace) -> int:
     for path in (task, kernel):
         if path.exists():
             raise UsageError(f"{path} is there already: choose another name, or remove it")
-    write_atomic(task, TASK.format(name=args.name))
-    write_atomic(kernel, KERNEL.format(name=args.name))
-    print(f"{task}: sizes, reference and inputs\n{kernel}: a kernel that is right for them")
+    if args.module is None:
+        write_atomic(task, TASK.format(name=args.name))
+        write_atomic(kernel, KERNEL.format(name=args.name))
+        print(f"{task}: sizes, reference and inputs\n{kernel}: a kernel that is right for them")
+    else:
+        _write_from_module(task, kernel, args)
     print(f"next: cuda-rl judge --task {task} --watch {kernel}")
     return EXIT_OK

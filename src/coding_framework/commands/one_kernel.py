@@ -4,9 +4,9 @@ share."""
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coding_framework.commands.waiting import Waiting
@@ -26,15 +26,35 @@ MAX_KERNEL_BYTES = 16 * 2**20
 """A larger file is a wrong path, not a kernel; what is smaller the judge decides on."""
 
 
-def read_task(spec: str) -> Task:
-    """The task of a name or a file. A problem in Python runs to be read, which is told on stderr
-    where it takes more than two seconds. Raises UsageError."""
+def add_task(parser: ArgumentParser, flag: str = "--task") -> None:
+    """The flags that say which task, for `read_task`."""
+    needed = {"required": True} if flag.startswith("-") else {}
+    text = "a name, a file, or FILE.py:CLASS for a PyTorch module of your own"
+    parser.add_argument(flag, **needed, metavar="TASK", help=text)  # type: ignore[arg-type]
+    add_module_flags(parser)
+
+
+def add_module_flags(parser: ArgumentParser) -> None:
+    """What the file of a module does not say."""
+    parser.add_argument(
+        "--inputs",
+        default="",
+        metavar="SHAPES",
+        help="with FILE.py:CLASS: what forward takes, by commas: 4x128x256 for a tensor, "
+        "4x128:int64:1000 for whole numbers below 1000, 0.5 for a number",
+    )
+    parser.add_argument(
+        "--init", default="", metavar="ARGUMENTS", help="with FILE.py:CLASS: '256, bias=False'"
+    )
+
+
+def read_task(args: Namespace) -> Task:
+    """The task of `add_task`. Python runs to be read, which is told on stderr where it takes more
+    than two seconds. Raises UsageError."""
     from coding_framework.data.registry import find_task
 
-    if Path(spec).suffix != ".py":
-        return find_task(spec)
-    with Waiting(f"reading {one_line(spec, 60)}"):
-        return find_task(spec)
+    with Waiting(f"reading {one_line(args.task, 60)}"):
+        return find_task(args.task, args.inputs, args.init)
 
 
 def judge_one(task: Task, code: str, settings: JudgeSettings, *, fresh: bool = False) -> Verdict:

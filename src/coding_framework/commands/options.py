@@ -34,7 +34,12 @@ class SolveOptions(Config):
     """What the command line says."""
 
     task: str
-    """Name of a task, or a task file."""
+    """Name of a task, a task file, or FILE.py:CLASS for a PyTorch module of your own."""
+    inputs: str = ""
+    """With FILE.py:CLASS: what forward takes, by commas: 4x128x256 for a tensor, 4x128:int64:1000
+    for whole numbers below 1000, 0.5 for a number."""
+    init: str = ""
+    """With FILE.py:CLASS: the arguments that the module is made with, as '256, bias=False'."""
     model: str = DEFAULT_MODEL
     """Model of the agents: a name on the Hugging Face hub or a local folder; with --server the name
     that the server knows."""
@@ -100,7 +105,14 @@ class SolveOptions(Config):
     def conversation_id(self) -> str:
         """The same options are the same conversation; the judge's settings and the folder aside."""
         # As before there were these settings:
-        later = {"beam": 1, "redraws": 0, "redraw_temperature": None, "parts": False}
+        later = {
+            "inputs": "",
+            "init": "",
+            "beam": 1,
+            "redraws": 0,
+            "redraw_temperature": None,
+            "parts": False,
+        }
         unset = {name for name, value in later.items() if getattr(self, name) == value}
         aside = {"output_dir", "into", "keys", "key", "judge"} | unset
         said = self.model_dump_json(exclude=aside)

@@ -77,7 +77,7 @@ def solve(options: SolveOptions, console: Console | None = None) -> CUDAConversa
     Raises UsageError for a task, model or preset that does not exist and, with `--parts`, for a
     task that has none; PolicyError where the model fails.
     """
-    task = find_task(options.task)
+    task = find_task(options.task, options.inputs, options.init)
     folder = options.output_dir or Path("outputs") / "solve" / one_line(task.name)
     require_writable(folder)
     for adapter in filter(None, (options.adapter, options.optimizer_adapter)):

@@ -19,7 +19,7 @@ from coding_framework.commands.flags import (
     add_json,
     config_from,
 )
-from coding_framework.commands.one_kernel import read_task
+from coding_framework.commands.one_kernel import add_task, read_task
 from coding_framework.commands.options import TaskSelection
 from coding_framework.types import Config, Task
 
@@ -39,7 +39,7 @@ def add_to(commands: Any) -> None:
     add_selection(p, _LISTED)
     add_json(p, "print one JSON object a line")
     p = add_command(actions, "show", run_show, "Show a task and its kernels.")
-    p.add_argument("task", metavar="TASK", help="a name or a task file")
+    add_task(p, "task")
     add_json(p, "print the task as one JSON object")
     text = "Judge the tasks' kernels. The same command goes on where it was stopped."
     p = add_command(actions, "build", run_build, text)
@@ -95,7 +95,7 @@ def _list_modules(chosen: TaskSelection, *, as_json: bool) -> int:
 def run_show(args: Namespace) -> int:
     from coding_framework.data.registry import describe_task
 
-    task = read_task(args.task)
+    task = read_task(args)
     called = [] if args.json or not Path(args.task).suffix else _how_it_is_called(task)
     print(task.model_dump_json(indent=2) if args.json else describe_task(task))
     print(*called, sep="\n", end="\n" if called else "")

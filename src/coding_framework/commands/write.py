@@ -11,7 +11,7 @@ from typing import Any
 from coding_framework.commands.failures import EXIT_HIT, EXIT_OK
 from coding_framework.commands.flags import add_command, add_flags, add_json, config_from
 from coding_framework.commands.judge import JUDGING
-from coding_framework.commands.one_kernel import judge_one, read_task
+from coding_framework.commands.one_kernel import add_task, judge_one, read_task
 from coding_framework.errors import UsageError
 from coding_framework.paths import write_atomic
 from coding_framework.types import Config
@@ -28,7 +28,7 @@ class WriteOptions(Config):
 def add_to(commands: Any) -> None:
     text = "Write a kernel for a PyTorch module, without a model, and judge it."
     p = add_command(commands, "write", run, text)
-    p.add_argument("--task", required=True, metavar="TASK", help="a name or a task file")
+    add_task(p)
     add_flags(p, WriteOptions, WriteOptions.model_fields)
     add_flags(p, JudgeSettings, JUDGING)
     add_json(p, "print the verdict as one JSON object")
@@ -37,13 +37,13 @@ def add_to(commands: Any) -> None:
 def run(args: Namespace) -> int:
     settings = config_from(JudgeSettings, args)
     options = config_from(WriteOptions, args)
-    task = read_task(args.task)
+    task = read_task(args)
     output = options.output or Path(f"{task.name}.cu")
     if output.exists():
         raise UsageError(f"{output} is there already: choose another --output, or remove it")
-    from coding_framework.commands.verdict_text import verdict_text
     from coding_framework.data.lower.naive import lower
     from coding_framework.data.read import read
+    from coding_framework.explanation.verdict_text import verdict_text
 
     start = time.monotonic()
     code = lower(read(task))

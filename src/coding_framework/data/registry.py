@@ -13,7 +13,13 @@ from pydantic import ValidationError
 from coding_framework.data import listing
 from coding_framework.data.held_out_shapes import SUFFIX, with_held_out_shapes
 from coding_framework.data.kernelbench.naive import operation_by_operation
-from coding_framework.data.kernelbench.problems import load_problem_file, problem_faults, unreadable
+from coding_framework.data.kernelbench.own_module import problem_of_class
+from coding_framework.data.kernelbench.problems import (
+    problem_faults,
+    problem_task,
+    read_source,
+    unreadable,
+)
 from coding_framework.data.modules.catalog import all_drafts, find_module
 from coding_framework.data.modules.kernels import kernels_of
 from coding_framework.data.modules.tasks import find_module_task
@@ -26,19 +32,25 @@ from coding_framework.task_shapes import SHAPE_SETS, UNSEEN_SHAPE_SETS, count_sh
 from coding_framework.types import PART, KernelExample, Split, Task
 
 
-def find_task(spec: str) -> Task:
+def find_task(spec: str, inputs: str = "", init: str = "") -> Task:
     """The task that `spec` stands for.
 
-    A path ending in .py is a KernelBench problem, one in .json, .yaml or .yml a task file (the
-    fields of `Task`, of which `reference` and `cases` must be there); any other text is the name of
-    a module task (`m2_...`), or of a synthesised one, in the catalogue or not (`mul3_add_gelu`),
-    with `@shapes` behind it for shapes that training does not have. Raises UsageError with close
-    matches, or with what is wrong in the file: also where it has too few shape sets for the judge's
-    protocol.
+    FILE.py:CLASS is a module of the user's own, of which `inputs` and `init` say what its file does
+    not (`kernelbench.own_module.problem_of_class`). A path ending in .py is a KernelBench problem,
+    one in .json, .yaml or .yml a task file (the fields of `Task`, of which `reference` and `cases`
+    must be there); any other text is the name of a module task (`m2_...`), or of a synthesised one,
+    in the catalogue or not (`mul3_add_gelu`), with `@shapes` behind it for shapes that training
+    does not have. Raises UsageError with close matches, or with what is wrong in the file: also
+    where it has too few shape sets for the judge's protocol.
     """
+    file, _, name = spec.rpartition(":")
+    if file.endswith(".py"):
+        return problem_as_task(problem_of_class(read_source(Path(file)), name, inputs, init), name)
+    if inputs or init:
+        raise UsageError(f"--inputs and --init go with FILE.py:CLASS, and the task is {spec!r}")
     path = Path(spec)
     if path.suffix == ".py":
-        return _problem(path)
+        return problem_as_task(read_source(path), path.stem)
     if path.suffix in (".json", ".yaml", ".yml"):
         return _with_shape_sets(_read_task_file(path), path)
     if path.suffix in (".cu", ".cuh", ".cpp", ".ptx"):
@@ -71,13 +83,13 @@ def named_task(spec: str) -> Task | None:
     return task
 
 
-def _problem(path: Path) -> Task:
-    """The task of a problem file, whose module must be a function."""
+def problem_as_task(source: str, name: str) -> Task:
+    """The task of a KernelBench problem, whose module must be a function. Raises UsageError."""
     try:
-        task = load_problem_file(path)
+        task = problem_task(source, name)
     except UsageError as e:
-        raise explained(e, path.stem) from e
-    with problem_faults(path.stem):
+        raise explained(e, name) from e
+    with problem_faults(name):
         require_function(task)
         return task.model_copy(update={"naive_kernel": operation_by_operation(task)})
 

@@ -13,13 +13,11 @@ import secrets
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from coding_framework.deployment.ab_testing import ABTestConfig
-from coding_framework.deployment.archive import write_archive
 from coding_framework.deployment.outcomes import MEASURED, Outcome
 from coding_framework.deployment.rollout import Decision, Rollout
 from coding_framework.deployment.statistics import units_to_plan
@@ -234,28 +232,6 @@ class ABTestManager:
             decision = Decision("PAUSED", f"config_changed: {changed}", {})
             return self._move(tx, row, decision, "pause", "server")
 
-    def compact(self, before_us: int, folder: Path, actor: str = "operator") -> Sequence[str]:
-        """Move the events of experiments that ended before then into a file each, in `folder`,
-        below the database's own. Their statistics stay, and they can be verified as before.
-        Raises InfrastructureError where a file cannot be written: its events are still here."""
-        done = []
-        for row in self.store.experiments():
-            ended = row.ended_us is not None and row.ended_us < before_us
-            if not ended or self.store.archive(row.id) is not None:
-                continue
-            path = folder / f"{row.id}.jsonl.gz"
-            sha256, events = write_archive(self.store.path.parent / path, self.store.events(row.id))
-            with self.store.transaction() as tx:
-                tx.move_to_archive(row.id, path, sha256, events)
-                body = canonical({"experiment": row.id, "sha256": sha256, "events": events})
-                tx.add_event(f"{row.id}:archived", "note", body)
-                tx.add_audit(
-                    actor, "compact", experiment=row.id, before={}, after={"state": row.state},
-                    reason="", evidence={"archive_sha256": sha256, "events": events},
-                )  # fmt: skip
-            done.append(row.id)
-        return done
-
     # --- evaluation -----------------------------------------------------------------------------
 
     def observe(self, experiment: str) -> Evaluation:
@@ -414,7 +390,7 @@ class ABTestManager:
 def taken_up(store: DeploymentStore, experiment: str, config: ABTestConfig) -> Rollout:
     """A rollout as of its last checkpoint, or unread."""
     log, kept = store.log(experiment), store.checkpoint(experiment)
-    return Rollout.taken_up(config, kept, log) if log and kept else Rollout(config, log)
+    return Rollout.taken_up(config, kept, log) if kept else Rollout(config, log)
 
 
 def _evaluation(row: ExperimentRow, rollout: Rollout) -> Evaluation:

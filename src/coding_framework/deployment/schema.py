@@ -37,16 +37,12 @@ _SECOND = """
 CREATE TABLE archive(experiment TEXT PRIMARY KEY, path TEXT NOT NULL, sha256 TEXT NOT NULL,
   events INTEGER NOT NULL);
 """
-"""Where the events of an ended experiment went (`cuda-rl deploy compact`)."""
+"""Where the events of an ended experiment went; they come back (`store`)."""
 
 _THIRD = """
 CREATE TABLE backend(name TEXT PRIMARY KEY, config TEXT NOT NULL, created_us INTEGER NOT NULL);
 """
 """Backends that operators added, beside those of the server's file."""
-
-KEPT_TRIGGER = """CREATE TRIGGER event_kept BEFORE DELETE ON event
-  BEGIN SELECT RAISE(ABORT, 'events are append-only'); END"""
-"""As in the first migration: compaction takes it away for its own transaction."""
 
 _FOURTH = """
 CREATE INDEX event_by_unit ON event(experiment, unit, seq) WHERE kind='exposure';

@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coding_framework.deployment.archive import archived_events
-from coding_framework.deployment.schema import KEPT_TRIGGER, MIGRATIONS
-from coding_framework.errors import UsageError
+from coding_framework.deployment.schema import MIGRATIONS
+from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.store import databases
 from coding_framework.store.databases import StorageError
+from coding_framework.store.events import log
 
 ACTIVE = ("GATED", "SHADOW", "RAMPING", "HOLDING", "PAUSED")
 """States in which an alias is taken by its experiment."""
@@ -192,19 +193,6 @@ class Transaction:
         row = self._db.execute(f"SELECT {_EVENT} FROM event WHERE id=?", (event_id,)).fetchone()
         return None if row is None else Event(*row)
 
-    def move_to_archive(self, experiment: str, path: Path, sha256: str, events: int) -> None:
-        """Drop the events of an experiment, which lie in that file now. Raises ConflictError where
-        they are no longer as many."""
-        self._db.execute("DROP TRIGGER event_kept")
-        done = self._db.execute("DELETE FROM event WHERE experiment=?", (experiment,))
-        self._db.execute(KEPT_TRIGGER)
-        if done.rowcount != events:
-            raise ConflictError(f"the log of {experiment} has grown meanwhile: compact it again")
-        self._insert(
-            "archive",
-            {"experiment": experiment, "path": str(path), "sha256": sha256, "events": events},
-        )
-
     def _added(self, done: sqlite3.Cursor) -> bool:
         if done.rowcount == 1:
             self.last_seq = int(done.lastrowid or 0)
@@ -359,6 +347,7 @@ class DeploymentStore:
                 databases.require_whole(self._db, _damaged(path))
             if not read_only:
                 databases.migrate(self._db, MIGRATIONS)
+                _take_back(self._db, path.parent)
             databases.require_version(
                 self._db, path, len(MIGRATIONS),
                 update=f"`cuda-rl deploy status --database {path}` brings it up to date",
@@ -396,12 +385,7 @@ class DeploymentStore:
         return rows[0][0] or 0
 
     def events(self, experiment: str, after: int = 0) -> Iterator[Event]:
-        """Of an experiment, in their order, also where they lie in an archive. Reads in pages:
-        never hold the lock between two."""
-        if (archive := self.archive(experiment)) is not None:
-            rows = archived_events(*archive)
-            yield from (e for e in (Event(*row) for row in rows) if e.seq > after)
-            return
+        """Of an experiment, in their order. Reads in pages: never hold the lock between two."""
         while True:
             with self._lock, _told(self.path):
                 page = list(_events(self._db, experiment, after, limit=5000))
@@ -410,9 +394,9 @@ class DeploymentStore:
                 return
             after = page[-1].seq
 
-    def log(self, experiment: str) -> ExperimentLog | None:
-        """Where its units can be read again; None: its events lie in an archive."""
-        return None if self.archive(experiment) is not None else ExperimentLog(self, experiment)
+    def log(self, experiment: str) -> ExperimentLog:
+        """Where its units can be read again."""
+        return ExperimentLog(self, experiment)
 
     def events_of_unit(self, experiment: str, unit: bytes, before: int) -> list[Event]:
         """See UnitLog.of_unit."""
@@ -439,14 +423,8 @@ class DeploymentStore:
             experiment, after, before, limit,
         )  # fmt: skip
 
-    def archive(self, experiment: str) -> tuple[Path, str] | None:
-        """The file that holds its events, and its digest; None: they are here."""
-        rows = self._rows("SELECT path, sha256 FROM archive WHERE experiment=?", experiment)
-        return (self.path.parent / rows[0][0], rows[0][1]) if rows else None
-
     def export(self) -> Iterator[str]:
-        """Every event as a line of JSON, as far as the database can be read; those of archives lie
-        there."""
+        """Every event as a line of JSON, as far as the database can be read."""
         with self._lock, _told(self.path):
             for row in self._db.execute(f"SELECT {_EVENT}, boot FROM event ORDER BY seq"):
                 event = Event(*row[:-1])
@@ -609,6 +587,23 @@ def _endpoint(db: sqlite3.Connection, alias: str) -> EndpointRow:
             f"there is no endpoint {alias!r}: `cuda-rl deploy create {alias} VERSION` makes one"
         )
     return EndpointRow(*row)
+
+
+def _take_back(db: sqlite3.Connection, folder: Path) -> None:
+    """Versions before 0.2 moved the events of ended experiments into files: they come back. A file
+    that is gone, or was changed, is told and left."""
+    archives = db.execute("SELECT experiment, path, sha256 FROM archive").fetchall()
+    for experiment, name, sha256 in archives:
+        try:
+            rows = archived_events(folder / name, sha256)
+        except InfrastructureError as e:
+            log.warning("archive_left", experiment=experiment, said=str(e))
+            continue
+        with databases.writing(db):
+            db.executemany(
+                f"INSERT OR IGNORE INTO event({_EVENT}, boot) VALUES(?,?,?,?,?,?,?,?,?,'')", rows
+            )
+            db.execute("DELETE FROM archive WHERE experiment=?", (experiment,))
 
 
 def _damaged(path: Path) -> str:

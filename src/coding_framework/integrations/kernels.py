@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from coding_framework.agents.extraction import extract_kernel
 from coding_framework.agents.prompts import build_messages
-from coding_framework.data.registry import find_task
+from coding_framework.data.registry import find_task, problem_as_task
 from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.explanation.verdicts import ExplainedVerdict
 from coding_framework.integrations.client import JudgeClient
 from coding_framework.orchestration.turn import (
     ConversationConfig,
     judge_or_reason,
     no_code_verdict,
 )
+from coding_framework.paths import cache_dir
 from coding_framework.types import (
     CUDAConversationState,
     JudgeFn,
@@ -29,7 +33,16 @@ from coding_framework.types import (
 )
 from coding_framework.wiring import make_judge, make_reward
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+T = TypeVar("T")
+TaskLike: TypeAlias = "str | Path | Task | nn.Module"
+Inputs: TypeAlias = "str | Sequence[Tensor | float]"
+Init: TypeAlias = "str | Mapping[str, Any]"
 DRIVEN = ConversationConfig()
+KEPT_BYTES = 256 << 20
+"""Of verdicts that `judge` keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +58,8 @@ class Judged:
 
 
 class KernelJudge:
-    """Judges answers for tasks that are given by name or file. Close it, or let it end with the
-    process."""
+    """Judges many kernels and answers, in a script, a notebook or an event loop: each method has an
+    async form. Close it, use it in a `with`, or let it end with the process."""
 
     def __init__(
         self, url: str | None = None, token: str = "", reward: str = "weighted", **settings: Any
@@ -57,11 +70,23 @@ class KernelJudge:
         self._pool = None if url is not None else make_judge(**settings)
         self._judge: JudgeFn = self._pool or RemoteJudge(JudgeClient(url or "", token))
 
+    def verdict(
+        self, task: TaskLike, kernel: str | Path, *, inputs: Inputs = "", init: Init = ""
+    ) -> ExplainedVerdict:
+        """As `coding_framework.judge`."""
+        return _blocking(self.verdict_async(task, kernel, inputs=inputs, init=init))
+
+    async def verdict_async(
+        self, task: TaskLike, kernel: str | Path, *, inputs: Inputs = "", init: Init = ""
+    ) -> ExplainedVerdict:
+        """As `verdict`, from an event loop."""
+        found = await asyncio.to_thread(task_of, task, inputs, init)
+        code = kernel.read_text(encoding="utf-8") if isinstance(kernel, Path) else kernel
+        return ExplainedVerdict.of(await self._judge(found, code), found, code)
+
     def judge(self, pairs: Sequence[tuple[str, str]]) -> list[Judged]:
-        """What each (task, answer) is worth, in order, also where the caller's event loop runs,
-        which waits. Raises UsageError for an unknown task."""
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(asyncio.run, self._all(pairs)).result()
+        """What each (task, answer) is worth, in order. Raises UsageError for an unknown task."""
+        return _blocking(self._all(pairs))
 
     async def judge_one(self, task: str, answer: str) -> Judged:
         """As `judge`, from an event loop."""
@@ -84,6 +109,63 @@ class KernelJudge:
         """End the processes that judge here."""
         if self._pool is not None:
             self._pool.close()
+
+    def __enter__(self) -> KernelJudge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def judge(
+    task: TaskLike, kernel: str | Path, *, inputs: Inputs = "", init: Init = "", **settings: Any
+) -> ExplainedVerdict:
+    """The verdict on one kernel. It judges in a process of its own, which the next call finds.
+
+    task: a name ("relu"), a file, FILE.py:CLASS, a `Task`, or a `torch.nn.Module`.
+    kernel: the source of a torch extension or of a KernelBench answer, or the path of its file.
+    inputs: of a module: example tensors, or text as `--inputs` has it ("4x128x256").
+    init: what a module was made with, where it does not keep it: {"dim": 256}, or as `--init`.
+    settings: those of `make_judge`, for example backend="emulator". Verdicts of equal settings are
+    kept, and an equal kernel gets the one that is there.
+
+    Raises UsageError for a task that is not known or lacks something, which it names, and
+    InfrastructureError for a fault of ours; never for anything that the kernel does.
+    """
+    return _shared(**settings).verdict(task, kernel, inputs=inputs, init=init)
+
+
+async def judge_async(
+    task: TaskLike, kernel: str | Path, *, inputs: Inputs = "", init: Init = "", **settings: Any
+) -> ExplainedVerdict:
+    """As `judge`, from an event loop."""
+    judging = await asyncio.to_thread(_shared, **settings)
+    return await judging.verdict_async(task, kernel, inputs=inputs, init=init)
+
+
+@lru_cache(maxsize=4)
+def _shared(**settings: Any) -> KernelJudge:
+    kept = {"run_folder": cache_dir() / "judged", "kept_bytes": KEPT_BYTES}
+    return KernelJudge(**{**kept, **settings})
+
+
+def task_of(given: TaskLike, inputs: Inputs = "", init: Init = "") -> Task:
+    """The task that `judge` is given. Raises UsageError."""
+    if isinstance(given, Task):
+        return given
+    if isinstance(given, str | Path):
+        if not isinstance(inputs, str) or not isinstance(init, str):
+            raise UsageError("inputs and init are texts where the task is one, as in '4x128x256'")
+        return find_task(str(given), inputs, init)
+    from coding_framework.data.kernelbench.own_module import problem_of_module
+
+    return problem_as_task(problem_of_module(given, inputs, init), type(given).__name__)
+
+
+def _blocking(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine, also where an event loop runs already, as in a notebook."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 class RemoteJudge:

@@ -104,7 +104,7 @@ def import_kernels(registry: KernelRegistry, archive: Path) -> tuple[int, list[s
                 registry.add(*_parts(files, line, receipt, signed))
         except (DamagedError, ReceiptError, TemplateError, UsageError) as e:
             name = Path(line.source).stem[:12]
-            left_out.append(f"{name} was left out: {e}")
+            left_out.append(one_line(f"{name} was left out: {e}", 600))
         else:
             added += bool(line.receipts)
     return added, left_out

@@ -65,7 +65,7 @@ def test_intervals_e_values_and_the_share_are_drawn(deployed: Deployment, tmp_pa
     assert deployed.act() == "ROLLED_BACK"
     found = {c["id"]: c for c in viewed.data(f"/deploy/experiments/{deployed.id}/charts")}
     errors = series_of(found["e-error"])
-    assert errors["e-value"][-1] > errors["alarm"][-1] == pytest.approx(4 / 0.05)
+    assert errors["e-value"][-1] > errors["alarm"][-1] == pytest.approx(5 / 0.05)  # five guardrails
     utility = series_of(found["metric-utility"])
     assert utility["low"][-1] < utility["candidate less incumbent"][-1] < utility["high"][-1]
     assert series_of(found["ramp"])["candidate"][-1] == 0.0

@@ -195,24 +195,6 @@ def test_a_rollback_to_an_unknown_version_changes_nothing(
     assert json.loads(capsys.readouterr().out)["rollout"]["state"] == "RAMPING"
 
 
-def test_a_rollout_that_ended_is_moved_to_a_file_and_verified_from_there(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    prepared()
-    assert started("--without-evaluation", "--shadow-units", "0") == 0
-    assert deploy("compact", "--before", "2999-01-01") == 0
-    assert "no rollout that ended" in capsys.readouterr().out
-    assert deploy("stop", "kernels", "--reason", "enough") == 0
-    assert deploy("compact", "--before", "2999-01-01") == 0
-    (archive,) = (folder / "deployment" / "archive").iterdir()
-    assert archive.name in capsys.readouterr().out
-    assert deploy("verify") == 0
-    assert deploy("compact", "--before", "a day") == 2
-    archive.unlink()
-    assert deploy("verify") == 1
-    assert "put it back" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

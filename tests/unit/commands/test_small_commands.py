@@ -27,6 +27,20 @@ def test_a_new_task_is_a_problem_that_is_found_and_a_kernel_with_its_binding(tmp
     assert "cuda-rl judge --task" in capsys.readouterr().out
 
 
+def test_a_new_task_is_made_of_a_module(tmp_path, capsys):
+    mine = tmp_path / "layers.py"
+    mine.write_text(
+        "import torch\n\nclass Scaled(torch.nn.Module):\n"
+        "    def forward(self, x):\n        return torch.relu(x) * 2\n"
+    )
+    asked = ["new-task", "scaled", "--from", f"{mine}:Scaled", "--output-dir", str(tmp_path)]
+    assert cli.main(asked) == 2
+    assert "forward of Scaled takes x: give --inputs" in capsys.readouterr().err
+    assert cli.main([*asked, "--inputs", "8x96"]) == 0
+    assert find_task(str(tmp_path / "scaled.py")).cases[0].inputs[0].shape == (8, 96)
+    assert "torch::Tensor forward(torch::Tensor" in (tmp_path / "scaled.cu").read_text()
+
+
 def test_a_new_task_overwrites_nothing(tmp_path, capsys):
     (tmp_path / "mine.cu").write_text("of the user's")
     assert cli.main(["new-task", "mine", "--output-dir", str(tmp_path)]) == 2

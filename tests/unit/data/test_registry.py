@@ -58,7 +58,7 @@ def test_a_task_file_needs_what_it_computes_and_its_shape_sets(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("missing.json", None, "cannot read"),
+        ("missing.json", None, "cannot be read"),
         ("broken.json", b"{", "does not parse"),
         ("broken.yaml", b"a: [1", "does not parse"),
         ("binary.json", b"\xff\xfe\x00", "not UTF-8"),

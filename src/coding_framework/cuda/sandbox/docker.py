@@ -84,8 +84,10 @@ class DockerSandbox:
     def missing(self) -> str | None:
         """See Sandbox.missing. Runs a real job: the engine may be on another machine, or not see
         our files."""
-        from docker.errors import DockerException, ImageNotFound
-
+        try:
+            from docker.errors import DockerException, ImageNotFound
+        except ModuleNotFoundError:
+            return "its client is not installed: pip install 'coding-framework[docker]'"
         try:
             self._client.ping()
             _ = self._image

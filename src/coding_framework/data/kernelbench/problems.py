@@ -69,13 +69,17 @@ _INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
 
 def load_problem_file(path: Path) -> Task:
     """The task of a problem file. Raises UsageError where it is no KernelBench problem."""
+    return problem_task(read_source(path), path.stem)
+
+
+def read_source(path: Path) -> str:
+    """The text of a Python file. Raises UsageError where it cannot be read."""
     try:
-        source = path.read_text(encoding="utf-8-sig")  # some editors put a mark before the text
+        return path.read_text(encoding="utf-8-sig")  # some editors put a mark before the text
     except UnicodeDecodeError as e:
         raise UsageError(f"the problem file {path} is not UTF-8") from e
     except (OSError, ValueError) as e:
         raise unreadable(path, e) from e
-    return problem_task(source, path.stem)
 
 
 def unreadable(path: Path, error: Exception) -> UsageError:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coding_framework.commands.explain import page
-from coding_framework.commands.verdict_text import verdict_text
 from coding_framework.data.registry import find_task
+from coding_framework.explanation.page import page
+from coding_framework.explanation.verdict_text import verdict_text
 from coding_framework.types import (
     BenchmarkResult,
     CompileSummary,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from coding_framework.commands.diagnosis import diagnose, no_naive_time, time_sentence, versus
+from coding_framework.explanation.diagnosis import diagnose, no_naive_time, time_sentence, versus
 from coding_framework.monitoring.text import one_line
 from coding_framework.types import PRINTED, BenchmarkResult, Task, Verdict
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coding_framework.commands.diagnosis import diagnose, time_sentence, versus
+from coding_framework.explanation.diagnosis import diagnose, time_sentence, versus
 from coding_framework.types import (
     BenchmarkResult,
     CompileSummary,

@@ -1,0 +1,1 @@
+"""What a verdict means, for people. It explains and decides nothing."""
