@@ -31,6 +31,7 @@ EXTRAS = {
     "serve": "aiohttp fastapi httptools orjson prometheus_client sse_starlette starlette uvicorn "
     "uvloop",
     "eval": "scipy",
+    "mcp": "mcp",
     "docker": "docker",
 }
 """Modules that the judge does without, by the extra that has them."""

@@ -143,10 +143,13 @@ async def judge_async(
     return await judging.verdict_async(task, kernel, inputs=inputs, init=init)
 
 
-@lru_cache(maxsize=4)
-def _shared(**settings: Any) -> KernelJudge:
+def kept_judge(**settings: Any) -> KernelJudge:
+    """A judge that keeps its verdicts in the cache folder, and finds there those of before."""
     kept = {"run_folder": cache_dir() / "judged", "kept_bytes": KEPT_BYTES}
     return KernelJudge(**{**kept, **settings})
+
+
+_shared = lru_cache(maxsize=4)(kept_judge)
 
 
 def task_of(given: TaskLike, inputs: Inputs = "", init: Init = "") -> Task:

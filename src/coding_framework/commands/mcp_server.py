@@ -1,0 +1,62 @@
+"""`cuda-rl mcp`: the judge for coding agents, by the Model Context Protocol."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from coding_framework.commands.failures import EXIT_OK
+from coding_framework.commands.flags import add_command, add_flags, add_switch, config_from
+from coding_framework.commands.judge import JUDGING
+from coding_framework.types import Config
+from coding_framework.wiring import JudgeSettings
+
+
+class McpOptions(Config):
+    """What the command line says beyond how to judge."""
+
+    host: str = "127.0.0.1"
+    """With --http: address to listen on. Any but this machine's own needs a file of tokens."""
+    port: int = Field(default=8091, ge=0, le=65535)
+    """With --http: port to listen on; 0 takes a free one, which the first line names."""
+    tokens: Path = Path("deployment/tokens")
+    """With --http: file of tokens; without one only this machine is served."""
+
+
+def add_to(commands: Any) -> None:
+    p = add_command(commands, "mcp", run, "Judge kernels for coding agents (MCP over stdio).")
+    add_switch(p, "--http", "serve over HTTP, at /mcp, instead of stdio")
+    add_flags(p, McpOptions, McpOptions.model_fields)
+    add_flags(p, JudgeSettings, ["workers", *JUDGING])
+
+
+def run(args: Namespace) -> int:
+    options = config_from(McpOptions, args)
+    settings = config_from(JudgeSettings, args).model_dump()
+    from coding_framework.cuda.sandbox import choose_sandbox
+    from coding_framework.cuda.toolchain.toolkit import find_toolkit
+    from coding_framework.integrations.kernels import kept_judge
+    from coding_framework.integrations.mcp_server import JudgeTools
+
+    find_toolkit()  # raises where it is missing, now and not at the first kernel
+    choose_sandbox(settings["sandbox"])
+    with kept_judge(**settings) as judge:
+        tools = JudgeTools(judge, files=not args.http)
+        if not args.http:
+            tools.server.run("stdio")
+            return EXIT_OK
+        from coding_framework.deployment.http import Gate, Listen, require_safe, run_app
+        from coding_framework.deployment.limits import Limits
+        from coding_framework.deployment.tokens import TokenFile
+
+        tokens, listen = TokenFile(options.tokens), Listen(host=options.host, port=options.port)
+        gate = Gate(tokens, Limits(body_bytes=4 << 20), door=require_safe(listen, tokens))
+        run_app(
+            tools.app(gate),
+            listen,
+            started=lambda url: print(f"MCP at {url}/mcp", flush=True),
+        )
+    return EXIT_OK

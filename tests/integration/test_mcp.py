@@ -1,0 +1,138 @@
+"""`cuda-rl mcp`, driven by the SDK's own client: from a wrong kernel to a verified one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import StdioServerParameters
+from mcp.client import Client
+
+from coding_framework.deployment.tokens import TokenFile
+from support.time_bar import machine_factor
+
+pytestmark = pytest.mark.integration
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+RELU, WRONG = ((EXAMPLES / name).read_text() for name in ("relu.cu", "relu_wrong.cu"))
+COMMAND = ["-m", "coding_framework.cli", "mcp", "--backend", "emulator", "--workers", "1"]
+MOST_CHARS = 8000
+"""About 2,000 tokens."""
+
+
+def agent() -> Client:
+    return Client(StdioServerParameters(command=sys.executable, args=COMMAND))
+
+
+async def say(client: Client, tool: str, **arguments: Any) -> tuple[str, bool]:
+    """What the tool answered, and whether that is an error."""
+    result = await client.call_tool(tool, arguments)
+    text = "\n".join(part.text for part in result.content)
+    assert len(text) < MOST_CHARS
+    return text, bool(result.is_error)
+
+
+async def test_a_scripted_agent_comes_from_a_wrong_kernel_to_a_verified_one() -> None:
+    """A fixed policy, no model: it looks the task up, reads why it is wrong, and mends that. Then
+    it asks 16 times at once for what is known."""
+    async with agent() as client:
+        tools = {tool.name for tool in (await client.list_tools()).tools}
+        assert tools == {"judge", "explain", "counters", "write", "tasks"}
+        described, _ = await say(client, "tasks", words="relu")
+        assert "torch.relu" in described
+        kernel = WRONG
+        for _turn in range(3):
+            verdict, failed = await say(client, "judge", task="relu", kernel=kernel)
+            assert not failed
+            if verdict.startswith("correct"):
+                break
+            page, _ = await say(client, "explain", task="relu", kernel=kernel)
+            assert "max(x, 0)" in page
+            kernel = RELU
+        assert verdict.startswith("correct: all")
+        counted, _ = await say(client, "counters", task="relu", kernel=kernel)
+        assert "dram__bytes_read.sum" in counted
+        start = time.perf_counter()
+        calls = [say(client, "judge", task="relu", kernel=RELU) for _ in range(16)]
+        assert {text.split(":")[0] for text, _ in await asyncio.gather(*calls)} == {"correct"}
+        assert (time.perf_counter() - start) / 16 < 0.3 * machine_factor()
+
+
+HOSTILE: list[tuple[dict[str, Any], str]] = [
+    ({"task": "reluu", "kernel": "x"}, "no task is called 'reluu'; close names: relu"),
+    ({"task": "no_such.py:M", "kernel": "x"}, "cannot be read"),
+    ({"task": "relu", "kernel": "no_such.cu"}, "no_such.cu"),
+    ({"task": "relu", "kernel": "x" * (2 << 20)}, "has over 1 Mi characters"),
+    ({"task": "relu"}, "kernel"),
+    ({"task": 3, "kernel": ["\x1b[2J"]}, "kernel"),
+]
+
+
+async def test_hostile_arguments_end_in_a_sentence() -> None:
+    async with agent() as client:
+        for arguments, said in HOSTILE:
+            text, failed = await say(client, "judge", **arguments)
+            assert failed
+            assert said in text
+            assert "Traceback" not in text
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A server over HTTP that asks for tokens: its address and a secret."""
+    tokens = tmp_path_factory.mktemp("mcp") / "tokens"
+    _, secret = TokenFile(tokens).create(["verify"])
+    command = [sys.executable, *COMMAND, "--http", "--port", "0", "--tokens", str(tokens)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = re.search(r"http://\S+", server.stdout.readline())
+        assert url is not None
+        yield url[0], secret
+        server.terminate()
+
+
+def post(url: str, body: bytes, **headers: str) -> tuple[int, str]:
+    request = urllib.request.Request(
+        url,
+        body,
+        {
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            **headers,
+        },
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read().decode()
+    except urllib.error.URLError:  # it was answered, and hung up on, before all of it was sent
+        return 413, ""
+
+
+def called(**arguments: str) -> bytes:
+    parameters = {"name": "judge", "arguments": arguments}
+    return json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": parameters}
+    ).encode()
+
+
+def test_over_http_a_token_is_needed_and_no_file_is_read(secured: tuple[str, str]) -> None:
+    url, secret = secured
+    asked = called(task="relu", kernel=WRONG)
+    assert post(url, asked)[0] == 401
+    status, said = post(url, asked, authorization=f"Bearer {secret}")
+    assert status == 200
+    assert "wrong_output" in said
+    file = called(task="/etc/passwd.py:M", kernel="x")
+    assert "a file cannot be named here" in post(url, file, authorization=f"Bearer {secret}")[1]
+    assert post(url, b"x" * (5 << 20), authorization=f"Bearer {secret}")[0] == 413
