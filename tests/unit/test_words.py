@@ -21,6 +21,8 @@ MOST_WORDS = {
     "docs/measurements/*.md": 8_000,
 }
 """Of all documents that a pattern has, code and tables included."""
+MADE_BY_A_TEST = "docs/documents.md"
+"""A table of the users' promises: not a document to read, it counts among all words alone."""
 ALL_WORDS = 40_000
 """Of README, guide, specification and docs."""
 ROOT_DOCUMENTS = ("README.md", "TRAINING_GUIDE.md", "cuda_rl_system_spec.md", "CONTRIBUTING.md")
@@ -76,7 +78,8 @@ def hard_to_read(text: str) -> list[str]:
 
 @pytest.mark.parametrize(("pattern", "most"), MOST_WORDS.items())
 def test_documents_are_as_short_as_they_promise(pattern: str, most: int) -> None:
-    assert sum(words(path.read_text()) for path in ROOT.glob(pattern)) <= most
+    read = [path for path in ROOT.glob(pattern) if path != ROOT / MADE_BY_A_TEST]
+    assert sum(words(path.read_text()) for path in read) <= most
 
 
 def test_all_documents_together_are_as_short_as_they_promise() -> None:
