@@ -25,6 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from coding_framework.cuda.build.cache import KernelCompilationCache
 from coding_framework.cuda.build.compile_failure import Failure, explain_failure, killed_for_memory
@@ -106,8 +107,16 @@ _TUNABLES = (
 )
 """The compiler's memory in huge pages and never given back: it takes 50,000 small ones otherwise,
 each by a fault that costs most in a virtual machine. Unknown ones are ignored."""
+_HOST_NAME = "host_part.cpp"
 _TRIES = 2
 """For a failure that may be this machine's doing."""
+
+
+class _Source(NamedTuple):
+    """One CUDA source, and C++ beside it."""
+
+    cuda: str
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,19 +181,21 @@ class CUDACompiler:
         with suppress(Exception):  # a failure shows again when the build is asked for
             self.compile_source(code)
 
-    def compile_cuda(self, code: str) -> CompilationResult:
-        """As `compile_source`, for what is CUDA source whatever it looks like."""
+    def compile_cuda(self, code: str, host: str = "") -> CompilationResult:
+        """As `compile_source`, for what is CUDA source whatever it looks like. host: C++ that is
+        compiled apart and linked to it."""
         if (refused := _refuse(code)) is not None:
             return refused
-        flags = self.flags(code)
-        digest = self._digest(code, flags)
+        source = _Source(code, host)
+        flags = self.flags(code + host)
+        digest = self._digest("\0".join(filter(None, source)), flags)
         if (hit := self.cache.get(digest)) is not None:
             return hit
         with self.cache.building(digest):
             if (hit := self.cache.get(digest)) is not None:
                 return hit
             with slot(cache_dir() / "slots", available_cores()):
-                return self._build(code, flags, digest)
+                return self._build(source, flags, digest)
 
     def address(self, code: str) -> str:
         """Content address of a text: of it and of everything else that its build depends on."""
@@ -234,7 +245,7 @@ class CUDACompiler:
             return torch_headers()
         return small_headers(self.cache.folder / "headers")
 
-    def _build(self, source: str, flags: tuple[str, ...], digest: str) -> CompilationResult:
+    def _build(self, source: _Source, flags: tuple[str, ...], digest: str) -> CompilationResult:
         """Compile, and keep what is certain: a failure that may be ours is tried again."""
         for tries_left in reversed(range(_TRIES)):
             with self.cache.scratch() as folder:
@@ -266,7 +277,7 @@ class CUDACompiler:
         """Raises InfrastructureError where a source without a fault does not compile either: what
         the linker or no tool at all says of a candidate is then this machine's fault."""
         with self.cache.scratch() as folder:
-            found, _ = self._build_in(folder, _FAULTLESS, flags, "")
+            found, _ = self._build_in(folder, _Source(_FAULTLESS), flags, "")
         if not found.success:
             raise InfrastructureError(
                 f"nothing compiles on this machine ({found.reason}): see that the host compiler "
@@ -274,11 +285,12 @@ class CUDACompiler:
             )
 
     def _build_in(
-        self, folder: Path, source: str, flags: tuple[str, ...], digest: str
+        self, folder: Path, source: _Source, flags: tuple[str, ...], digest: str
     ) -> tuple[CompilationResult, bool]:
         """One run of the compiler: its result, and whether that would come again."""
         _require_room(folder)
-        (folder / SOURCE_NAME).write_bytes(source_bytes(source))
+        for name, text in zip((SOURCE_NAME, _HOST_NAME), filter(None, source), strict=False):
+            (folder / name).write_bytes(source_bytes(text))
         killed = killed_for_memory()
         exit_, text, own = self._run(folder, flags)
         if exit_.code != 0:
@@ -299,7 +311,8 @@ class CUDACompiler:
         own = (path(toolkit), *map(path, headers), "/usr/include", "/usr/lib")
         command = ["/bin/sh", "-c", _SCRIPT, "compile"]
         command += [nvcc, *flags, *(f"-I{path(folder)}" for folder in headers)]
-        command += [SOURCE_NAME, "-o", "host.so"]
+        command += [SOURCE_NAME, *([_HOST_NAME] if (folder / _HOST_NAME).exists() else [])]
+        command += ["-o", "host.so"]
         job = Job(
             command=command,
             mounts=(toolkit, *headers),

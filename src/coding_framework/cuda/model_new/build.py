@@ -8,6 +8,7 @@ request that comes later (`load_inline` inside `__init__` or `forward`) is added
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -30,6 +31,7 @@ from coding_framework.types import CompilationResult, Diagnostic, Status
 
 EXTENSIONS_NAME = "extensions.txt"
 """File of a build: one digest of a request a line, in the order of its modules."""
+_TWICE = re.compile(r"already been (?:defined|declared)|redefin|redeclar")
 _COMPILED = ("host.so", "device.ptx", "device.cubin")
 
 
@@ -39,8 +41,8 @@ class SourceCompiler(Protocol):
     cache: KernelCompilationCache
     sandbox: Sandbox
 
-    def compile_cuda(self, code: str) -> CompilationResult:
-        """The build of one CUDA source."""
+    def compile_cuda(self, code: str, host: str = "") -> CompilationResult:
+        """The build of one CUDA source, and of C++ beside it."""
         ...
 
     def address(self, code: str) -> str:
@@ -95,7 +97,7 @@ def compile_answer(
     except CandidateFault as fault:
         return _refused(fault)
     known = {request.digest: request for request in (*requests, *later)}
-    result = compiler.compile_cuda(cuda_source(list(known.values()), answer))
+    result = _compiled(compiler, list(known.values()), answer)
     if not result.success or result.binary_path is None:
         return result
     with compiler.cache.scratch() as folder:
@@ -105,6 +107,20 @@ def compile_answer(
         files = {name: built / name for name in _COMPILED}
         files |= {name: folder / name for name in (ANSWER_NAME, EXTENSIONS_NAME)}
         return compiler.cache.put(digest, result, files)
+
+
+def _compiled(
+    compiler: SourceCompiler, requests: Sequence[ExtensionRequest], answer: str
+) -> CompilationResult:
+    """Both kinds of sources in one go, which is quicker; apart, as torch compiles them, where they
+    define the same names."""
+    result = compiler.compile_cuda(cuda_source(requests, answer))
+    twice = any(_TWICE.search(error.message) for error in result.errors)
+    if not twice or not any(r.cpp_sources and r.cuda_sources for r in requests):
+        return result
+    device, host = (cuda_source(requests, answer, only=part) for part in ("cuda", "cpp"))
+    apart = compiler.compile_cuda(device, host)
+    return apart if apart.success else result
 
 
 def answer_of(build: Path) -> str:

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from coding_framework.cuda.build.diagnostics import MAX_SOURCE_CHARS, SOURCE_NAME
 from coding_framework.cuda.host.wire import Malformed, Reader
@@ -57,14 +58,17 @@ def decode_request(payload: memoryview) -> ExtensionRequest:
     )
 
 
-def cuda_source(requests: Sequence[ExtensionRequest], answer: str) -> str:
-    """The source of all requests: one translation unit, so that one compilation and one device
-    module hold an answer. Several requests get a namespace each, for they may use a name twice;
-    their includes go to the top. Lines are those of `answer` where a source stands in it as it is.
+def cuda_source(
+    requests: Sequence[ExtensionRequest], answer: str, only: Literal["cuda", "cpp"] | None = None
+) -> str:
+    """The source of all requests, or of their CUDA or C++ part alone: one translation unit, so that
+    one compilation and one device module hold an answer. Several requests get a namespace each, for
+    they may use a name twice; their includes go to the top. Lines are those of `answer` where a
+    source stands in it as it is.
     """
     parts = [line for request in requests for line in _undefined(request)]
     parts += ["#include <torch/extension.h>"]
-    bodies = [_body(i, request, answer) for i, request in enumerate(requests)]
+    bodies = [_body(request, answer, only) for request in requests]
     if len(bodies) > 1:
         includes = dict.fromkeys(line.strip() for b in bodies for line in _INCLUDE.findall(b))
         parts += includes
@@ -79,11 +83,13 @@ def cuda_source(requests: Sequence[ExtensionRequest], answer: str) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _body(number: int, request: ExtensionRequest, answer: str) -> str:
+def _body(request: ExtensionRequest, answer: str, only: str | None) -> str:
     parts = []
-    for text in (*request.cpp_sources, *request.cuda_sources):
+    texts = () if only == "cuda" else request.cpp_sources
+    texts += () if only == "cpp" else request.cuda_sources
+    for text in texts:
         parts += [_line_directive(text, answer), text]
-    if request.functions:
+    if request.functions and only != "cuda":
         parts += ['#line 1 "bindings"', "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {"]
         parts += [f'  m.def("{name}", {name});' for name in dict.fromkeys(request.functions)]
         parts.append("}")
