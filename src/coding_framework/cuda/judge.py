@@ -203,6 +203,7 @@ class Judge:
             self._tell("making inputs and expected outputs")
             draft.task = self._devices().prepared(task)
             note_few_sizes(draft)
+            note_evaluation_mode(draft)
             self._try(build, draft)
         except CandidateFault as fault:
             draft.log.output.append(fault.output)
@@ -474,6 +475,15 @@ def new_draft(
 def _version(package: str) -> str:
     """Kept: it reads and parses a file."""
     return version(package)
+
+
+def note_evaluation_mode(draft: VerdictDraft) -> None:
+    """Say in the verdict where the module is not judged as it trains."""
+    from coding_framework.reference_model import is_in_evaluation_mode
+
+    if is_in_evaluation_mode(draft.task.reference):
+        told = "the module is judged in evaluation mode: without its dropout"
+        draft.log.note("evaluation_mode", "info", told)
 
 
 def note_few_sizes(draft: VerdictDraft) -> None:

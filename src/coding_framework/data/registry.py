@@ -23,7 +23,7 @@ from coding_framework.data.kernelbench.problems import (
 from coding_framework.data.modules.catalog import all_drafts, find_module
 from coding_framework.data.modules.kernels import kernels_of
 from coding_framework.data.modules.tasks import find_module_task
-from coding_framework.data.problem_checks import explained, require_function
+from coding_framework.data.problem_checks import RandomOutputError, explained, require_function
 from coding_framework.data.synthesis import catalog
 from coding_framework.data.synthesis.receipts import Job, packaged_receipts
 from coding_framework.errors import UsageError
@@ -84,7 +84,20 @@ def named_task(spec: str) -> Task | None:
 
 
 def problem_as_task(source: str, name: str) -> Task:
-    """The task of a KernelBench problem, whose module must be a function. Raises UsageError."""
+    """The task of a KernelBench problem, whose module must be a function: in evaluation mode where
+    it draws random numbers else, as dropout does. Raises UsageError."""
+    from coding_framework.reference_model import in_evaluation_mode
+
+    try:
+        return _function(source, name)
+    except RandomOutputError:
+        task = _function(in_evaluation_mode(source), name)
+    told = f"{task.description}, in evaluation mode (without its dropout)"
+    return task.model_copy(update={"description": told})
+
+
+def _function(source: str, name: str) -> Task:
+    """Raises RandomOutputError where the module draws random numbers, UsageError."""
     try:
         task = problem_task(source, name)
     except UsageError as e:

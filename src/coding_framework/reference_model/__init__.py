@@ -13,6 +13,7 @@ import dataclasses
 import hashlib
 import inspect
 import linecache
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -77,6 +78,26 @@ def constructor_arguments(names: Mapping[str, Any]) -> list[Any]:
     if alone := [p.name for p in taken if p.kind is not p.POSITIONAL_OR_KEYWORD]:
         raise TypeError(f"Model takes {alone[0]} by name alone: let it be given by its place too")
     return [bound.get(p.name, p.default) for p in taken]
+
+
+_EVALUATED = '''
+
+class Model(TrainedModel):
+    """The problem's model in evaluation mode: without its dropout."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.eval()
+'''
+
+
+def in_evaluation_mode(source: str) -> str:
+    """The same problem, whose model is in evaluation mode."""
+    return re.sub(r"\bModel\b", "TrainedModel", source) + _EVALUATED
+
+
+def is_in_evaluation_mode(source: str) -> bool:
+    return _EVALUATED in source
 
 
 def make_model(model: Any, values: Sequence[Any]) -> Any:

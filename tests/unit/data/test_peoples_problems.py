@@ -10,7 +10,9 @@ import torch
 from coding_framework.cuda.expected.reference import expect, task_digest
 from coding_framework.data.kernelbench.problems import problem_task
 from coding_framework.data.problem_checks import require_function
+from coding_framework.data.registry import problem_as_task
 from coding_framework.errors import UsageError
+from coding_framework.reference_model import is_in_evaluation_mode
 from coding_framework.task_shapes import count_shape_sets
 from coding_framework.types import Task
 
@@ -275,3 +277,40 @@ def test_a_helper_may_be_scripted() -> None:
         "    return torch.sigmoid(x) * y\n\nclass Model(nn.Module):\n    def forward(self, x, y):\n"
         f"        return gated(x, y)\n{_GIVEN}{_NO_ARGUMENTS}"
     )
+
+
+@pytest.mark.parametrize("given", ["[a, a]", "(a, a)", "{'a': a}"])
+def test_an_input_that_holds_tensors_is_refused_by_its_place(given: str) -> None:
+    source = (
+        "class Model(nn.Module):\n    def forward(self, levels):\n        return levels[0]\n"
+        f"def get_inputs():\n    a = torch.randn(4, 8)\n    return [{given}]\n{_NO_ARGUMENTS}"
+    )
+    with pytest.raises(UsageError, match="as its value 0: a kernel takes tensors"):
+        _read(source)
+
+
+@pytest.mark.parametrize(
+    ("init", "forward"),
+    [
+        ("self.d = nn.Dropout(0.5)", "self.d(x) + y"),
+        ("pass", "F.dropout(x, 0.5, self.training) * y"),
+        ("self.d = nn.MultiheadAttention(16, 2, dropout=0.5)", "self.d(x, y, y)[0]"),
+    ],
+)
+def test_dropout_is_off_as_in_evaluation_and_the_task_says_so(init: str, forward: str) -> None:
+    source = (
+        "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+        "class Model(nn.Module):\n    def __init__(self):\n        super(Model, self).__init__()\n"
+        f"        {init}\n    def forward(self, x, y):\n        return {forward}\n"
+        f"{_GIVEN}{_NO_ARGUMENTS}"
+    )
+    task = problem_as_task(source, "own")
+    assert "in evaluation mode (without its dropout)" in task.description
+    assert is_in_evaluation_mode(judged(task).reference)
+
+
+def test_a_module_without_random_numbers_is_judged_as_it_trains() -> None:
+    source = "class Model(nn.Module):\n    def forward(self, x, y):\n        return x @ y.T\n"
+    head = "import torch\nimport torch.nn as nn\n"
+    task = problem_as_task(f"{head}{source}{_GIVEN}{_NO_ARGUMENTS}", "own")
+    assert not is_in_evaluation_mode(task.reference)

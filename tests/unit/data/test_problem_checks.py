@@ -39,7 +39,6 @@ def problem(tmp_path: Path, forward: str, init: str = "pass", inputs: str = INPU
         ),
         ("return x[x > 0]", "pass", INPUT, "decides by the values|cannot be run"),
         ("return x if torch.equal(x, x * 2) else x * 3", "pass", INPUT, "decides by the values"),
-        ("return self.drop(x)", "self.drop = nn.Dropout(0.5)", INPUT, "draws random numbers"),
         ("return x + torch.rand_like(x)", "pass", INPUT, "draws random numbers"),
         (
             "self.seen += 1; return x * self.seen",

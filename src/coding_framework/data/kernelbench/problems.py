@@ -368,6 +368,12 @@ def _with_scalars_as_arguments(source: str) -> tuple[str, tuple[int, ...]]:
         namespace = run_module(parse(source), {})
         inputs = inputs_of(namespace)
         arguments = list(namespace["get_init_inputs"]())
+    for i, value in enumerate(inputs):
+        if isinstance(value, (list, tuple, dict)):
+            raise UsageError(
+                f"get_inputs() gives a {type(value).__name__} as its value {i}: a kernel takes "
+                "tensors, so let `forward` take each of them by itself (`*levels` takes any number)"
+            )
     positions = [i for i, value in enumerate(inputs) if not isinstance(value, torch.Tensor)]
     if not positions:
         return source, ()
