@@ -1,9 +1,8 @@
 """Upstream model servers: who is healthy, who has the model, and one request to one of them.
 
-Health is asked for (every 2 s, with jitter) and learnt from requests. A request goes to the healthy
-replica with the fewest running; where nothing was sent to the client yet, one that fails by
-connection or 502-504 is tried once more, on another replica. Only addresses of the configuration
-are ever asked.
+Health is asked for (every 2 s, with jitter). A request goes to the healthy replica with the fewest
+running; where nothing was sent to the client yet, one that fails by connection or 502-504 is tried
+once more, on another replica. Only addresses of the configuration are ever asked.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -38,9 +35,6 @@ SILENT_S = 60.0
 """A stream that says nothing for so long is dead."""
 ANSWER_S = 600.0
 _OUT_AFTER, _IN_AFTER = 3, 2
-_ERRORS_IN_A_ROW = 5
-_RECENT = 20
-_FIRST_EJECTION_S, _LONGEST_EJECTION_S = 5.0, 60.0
 _JITTER = random.Random()
 _ELSEWHERE = (502, 503, 504)
 _MAX_ANSWER = 16 << 20
@@ -56,18 +50,9 @@ class Replica:
     asked: bool = False
     failed_checks: int = 0
     good_checks: int = 0
-    errors: int = 0
-    """Connections that failed, in a row."""
-    recent: deque[bool] = field(default_factory=lambda: deque(maxlen=_RECENT))
-    """Whether the last answers were 5xx."""
-    ejected_until: float = 0.0
-    ejections: int = 0
     models: frozenset[str] = frozenset()
     weights: dict[str, str] = field(default_factory=dict)
     """Digest of a model's weights, as it said last; "" where it says none."""
-
-    def healthy(self, now: float) -> bool:
-        return self.up and now >= self.ejected_until
 
     def checked(self, good: bool) -> None:
         """The answer of a health check. The first one decides alone."""
@@ -78,22 +63,6 @@ class Replica:
         elif self.failed_checks >= _OUT_AFTER or not self.asked:
             self.up = good
         self.asked = True
-
-    def answered(self, status: int | None, now: float) -> None:
-        """What a request learnt; None: the connection failed."""
-        self.errors = self.errors + 1 if status is None else 0
-        if status is not None:
-            self.recent.append(status >= 500)
-        bad = sum(self.recent) > _RECENT / 2 and len(self.recent) == _RECENT
-        if self.errors >= _ERRORS_IN_A_ROW or bad:
-            self.ejections += 1
-            pause = min(_FIRST_EJECTION_S * 2 ** (self.ejections - 1), _LONGEST_EJECTION_S)
-            self.ejected_until = now + pause
-            self.errors = 0
-            self.recent.clear()
-            log.warning("replica_ejected", url=self.url, seconds=pause)
-        elif status is not None and status < 500 and now >= self.ejected_until + 60.0:
-            self.ejections = 0
 
 
 @dataclass(slots=True)
@@ -129,13 +98,11 @@ class Backend:
         self,
         config: BackendConfig,
         adapters: Callable[[], Iterable[ModelVersion]] = tuple,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """adapters: the versions that it must have loaded, asked for at every check."""
         self.config = config
         self.replicas = [Replica(str(url).rstrip("/")) for url in config.urls]
         self._adapters = adapters
-        self._clock = clock
         self._free = asyncio.Condition()
         self._session: aiohttp.ClientSession | None = None
         self._checks: list[asyncio.Task[None]] = []
@@ -168,7 +135,7 @@ class Backend:
 
     def ready(self, model: str) -> bool:
         """Whether every healthy replica has the model, and one is healthy."""
-        healthy = [r for r in self.replicas if r.healthy(self._clock())]
+        healthy = [r for r in self.replicas if r.up]
         return bool(healthy) and all(model in r.models for r in healthy)
 
     def weights_of(self, model: str) -> str | None:
@@ -184,7 +151,6 @@ class Backend:
             try:
                 answer = orjson.loads(await read_whole(response, _MAX_ANSWER))
             except (aiohttp.ClientError, TimeoutError, ValueError) as e:
-                replica.answered(None, self._clock())
                 raise PolicyAwayError(
                     f"the backend {self.name} broke off its answer: ask again"
                 ) from e
@@ -208,7 +174,6 @@ class Backend:
                     if chunk.get("choices"):
                         yield chunk
             except (aiohttp.ClientError, TimeoutError, ValueError) as e:
-                replica.answered(None, self._clock())
                 raise PolicyAwayError(
                     f"the backend {self.name} broke off its answer: ask again"
                 ) from e
@@ -238,14 +203,12 @@ class Backend:
                     f"{replica.url}/v1/chat/completions", data=data, timeout=limits,
                     headers={"Content-Type": "application/json"}, allow_redirects=False,
                 ) as response:  # fmt: skip
-                    replica.answered(response.status, self._clock())
                     if response.status == 200:
                         yield replica, response
                         return
                     if response.status not in _ELSEWHERE:
                         raise await self._refusal(replica, body["model"], response)
             except (aiohttp.ClientConnectionError, TimeoutError) as e:
-                replica.answered(None, self._clock())
                 log.warning("backend_failed", url=replica.url, attempt=attempt, error=str(e)[:200])
             finally:
                 await self._give_back(replica)
@@ -267,8 +230,7 @@ class Backend:
         model."""
         async with self._free:
             while True:
-                now = self._clock()
-                fit = [r for r in self.replicas if r.healthy(now) and model in r.models]
+                fit = [r for r in self.replicas if r.up and model in r.models]
                 fit = [r for r in fit if r not in tried] or fit
                 if not fit:
                     raise PolicyAwayError(
@@ -430,8 +392,7 @@ class Backends:
         for backend in self._backends.values():
             for number, replica in enumerate(backend.replicas):
                 labels = (backend.name, str(number))
-                up = partial(_is_up, replica)
-                metrics.up.labels(*labels).set_function(up)
+                metrics.up.labels(*labels).set_function(partial(getattr, replica, "up"))
                 metrics.running.labels(*labels).set_function(partial(getattr, replica, "running"))
 
     def of(self, version: ModelVersion) -> Backend:
@@ -456,7 +417,3 @@ class Backends:
         self, backend: str, versions: Callable[[], Iterable[ModelVersion]]
     ) -> list[ModelVersion]:
         return [v for v in versions() if self._config.backend_of(v) == backend]
-
-
-def _is_up(replica: Replica) -> float:
-    return float(replica.healthy(time.monotonic()))

@@ -211,12 +211,6 @@ class LiveTraffic:
         """Write both outcomes of a request that both versions answered."""
         return await asyncio.wrap_future(self._pair(shadow, unit, request, incumbent, candidate))
 
-    def pair_and_wait(
-        self, shadow: Shadow, unit: bytes, request: str, incumbent: Outcome, candidate: Outcome
-    ) -> bool:
-        """`pair` for a thread."""
-        return self._pair(shadow, unit, request, incumbent, candidate).result()
-
     def _exposure(
         self, unit: bytes, request: str, assignment: Assignment, caller: bytes | None = None
     ) -> Future[bool] | None:
