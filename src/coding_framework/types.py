@@ -137,6 +137,13 @@ class Status(StrEnum):
 # --- tasks (made by data/, used by everything) --------------------------------------------------
 
 
+Structure = Literal[
+    "sorted", "offsets", "permutation", "upper", "lower", "diagonal", "symmetric",
+    "positive_definite", "causal", "future", "causal_bias",
+]  # fmt: skip
+"""What holds of an input in every draw (`reference_model/structures.py`)."""
+
+
 class TensorSpec(Record):
     """One input tensor of a task: contiguous, row-major. Values lie in [low, high] where given."""
 
@@ -151,6 +158,8 @@ class TensorSpec(Record):
     apart: tuple[int, ...] = Field(default=(), exclude_if=lambda values: not values)
     """Whole numbers outside [low, high] that it may have too: a label that a loss ignores. Where
     there is none the record's JSON does not name it, so that digests stay what they were."""
+    keeps: Structure | None = Field(default=None, exclude_if=lambda kept: kept is None)
+    """The structure that a kernel may rely on; None: none. JSON names it where there is one."""
 
 
 class TestCase(Record):

@@ -42,6 +42,7 @@ def require_function(task: Task) -> None:
     import torch
 
     from coding_framework.reference_model import make_model, run_reference
+    from coding_framework.reference_model.structures import with_structure
 
     case = min(task.cases, key=lambda c: sum(_size(s.shape) for s in c.inputs))
     if not case.inputs:
@@ -53,7 +54,10 @@ def require_function(task: Task) -> None:
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         model = make_model(names["Model"], case.init_args or task.init_args)
-        inputs = [_drawn(s.shape, s.dtype, s.low, s.high) for s in case.inputs]
+        inputs = [
+            with_structure(_drawn(s.shape, s.dtype, s.low, s.high), s.keeps, s.high)
+            for s in case.inputs
+        ]
         fresh = copy.deepcopy(model)
         torch.manual_seed(1)
         first = _outputs(model, inputs)

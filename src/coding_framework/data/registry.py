@@ -142,6 +142,7 @@ def describe_task(task: Task) -> str:
             for t in case.inputs
         )
         lines.append(f"{case.name}: {inputs}")
+    lines += ["", *_what_draws_keep(task)]
     examples = catalog.kernels_of(task.name) if task.source == "synthesis" else ()
     for example in examples:
         why = example.why_faster or "the baseline"
@@ -151,6 +152,18 @@ def describe_task(task: Task) -> str:
     for kernel in kernels_of(module) if module is not None else ():
         lines += ["", f"--- level {kernel.level}: {kernel.reason or 'the baseline'}", kernel.source]
     return "\n".join(lines)
+
+
+def _what_draws_keep(task: Task) -> list[str]:
+    """A sentence for each input whose structure a kernel may rely on, and one for all others."""
+    from coding_framework.reference_model.structures import STRUCTURE_WORDS
+
+    kept = [
+        f"{t.name} is {STRUCTURE_WORDS[t.keeps]} in every draw."
+        for t in task.cases[0].inputs
+        if t.keeps
+    ]
+    return [*kept, "Of all else the values vary, of parameters too: a kernel must read them."]
 
 
 def _what_the_judge_said(task: Task, example: KernelExample) -> str:

@@ -114,14 +114,14 @@ LABELS = "torch.randint(0, 2, (8, 32)).float()"
         (f"torch.arange(32), {IDS}", "self.t(i) + self.p(a)", "a, i", [(0, 31), (0, 4999)]),
         (f"{IDS}.int(), {LABELS}", "self.t(i) * m[..., None]", "i, m", [(0, 4999)]),
         (f"torch.full((8,), 32), {IDS}.int()", "self.t(i).sum(1) * n[:, None]", "n, i",
-         [(32, 32), (0, 4999)]),
+         [(0, 32), (0, 4999)]),
         (f"torch.arange(32), {LABELS}, {LABELS}", "self.p(a) * m[..., None] + k[..., None]",
          "a, m, k", [(0, 31)]),
         (f"{IDS}.int(), {IDS}.int(), {LABELS}", "(self.t(i) + self.t(j)) * m[..., None]",
          "i, j, m", [(0, 4999), (0, 4999)]),
         (f"{IDS}.view(32, 8)", "self.t(i)", "i", [(0, 4999)]),
         (f"{IDS}.int(), torch.full((8,), 32)", "self.t(i).sum(1) * n[:, None]", "i, n",
-         [(0, 4999), (32, 32)]),
+         [(0, 4999), (0, 32)]),
     ],
 )  # fmt: skip
 def test_integers_have_the_range_of_their_own_draw(

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 import torch
 
-from coding_framework.cuda.expected.inputs import TORCH_DTYPES, derive_seed, draw_input
+from coding_framework.cuda.expected.inputs import (
+    TORCH_DTYPES,
+    derive_seed,
+    draw_input,
+    structured,
+)
 from coding_framework.types import TensorSpec, TestCase
 
 if TYPE_CHECKING:
@@ -95,7 +100,10 @@ def draw_edges(
     case: TestCase, kind: EdgeKind, secret: bytes, task_digest: str
 ) -> tuple[torch.Tensor, ...]:
     """The inputs of one edge draw, as `draw_inputs` gives them."""
-    return tuple(_drawn(case, j, kind, secret, task_digest) for j in range(len(case.inputs)))
+    return tuple(
+        structured(_drawn(case, j, kind, secret, task_digest), spec)
+        for j, spec in enumerate(case.inputs)
+    )
 
 
 def _drawn(case: TestCase, j: int, kind: EdgeKind, secret: bytes, task_digest: str) -> torch.Tensor:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from coding_framework.reference_model.structures import with_structure
 from coding_framework.types import DType, ProbeValues, TensorSpec, TestCase
 
 if TYPE_CHECKING:
@@ -77,7 +78,13 @@ def draw_input(case: TestCase, j: int, secret: bytes, task_digest: str, seed: in
     """Input j of `draw_inputs`."""
     key = derive_seed(secret, "input", task_digest, case.name, seed, j)
     generator = np.random.Generator(np.random.Philox(key=key))
-    return _draw(case.inputs[j], (seed + j) % len(_UNBOUNDED), generator)
+    spec = case.inputs[j]
+    return structured(_draw(spec, (seed + j) % len(_UNBOUNDED), generator), spec)
+
+
+def structured(values: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+    """An input of these values that has the structure which it always has."""
+    return with_structure(values, spec.keeps, spec.high)
 
 
 def draw_large_inputs(
@@ -114,13 +121,15 @@ def picked_inputs(
             generator.manual_seed(derive_seed(secret, "pick", task_digest, case.name, seed, j) >> 1)
             count = math.prod(spec.shape)
             picks = torch.randint(_POOL, (count,), generator=generator, device=device)
-            values = values[picks].reshape(spec.shape)
+            values = structured(values[picks].reshape(spec.shape), spec)
         tensors.append(values)
     return tuple(tensors)
 
 
 def _with_fewer_elements(spec: TensorSpec) -> TensorSpec:
-    return spec if math.prod(spec.shape) <= _POOL else spec.model_copy(update={"shape": (_POOL,)})
+    if math.prod(spec.shape) <= _POOL:
+        return spec
+    return spec.model_copy(update={"shape": (_POOL,), "keeps": None})
 
 
 def draw_probe(
@@ -140,7 +149,7 @@ def draw_probe(
         if spec.dtype in _INTEGER_DOMAIN:
             numbers = np.floor(numbers)
         tensor = torch.from_numpy(np.ascontiguousarray(numbers)).to(TORCH_DTYPES[spec.dtype])
-        tensors.append(tensor.reshape(spec.shape))
+        tensors.append(structured(tensor.reshape(spec.shape), spec))
     return tuple(tensors)
 
 

@@ -37,6 +37,7 @@ from coding_framework.cuda.expected.model_calls import call as _call
 from coding_framework.cuda.expected.model_calls import call_in_float64 as _call_in_float64
 from coding_framework.cuda.expected.model_calls import one_thread, rounding_unit
 from coding_framework.cuda.expected.model_calls import perturbed as _perturbed
+from coding_framework.cuda.expected.parameters import redraw_parameters, vary_parameters
 from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.expected.tolerance import ExpectedOutput, OutputSpread
 from coding_framework.errors import (
@@ -72,8 +73,6 @@ share a GPU, and what each keeps is rarely asked for again."""
 _CROWDED_BYTES = 256 << 20
 """The same while others wait for the GPU's memory. A smaller draw takes longer to make again than
 its memory is worth."""
-_SAMPLE, _FEW_VALUES = 1 << 16, 16
-"""Elements of a parameter that are looked at, and how many numbers random ones never are."""
 Scalar = bool | int | float
 NewSpread = Callable[[torch.Tensor, torch.Tensor], OutputSpread]
 
@@ -360,7 +359,7 @@ class ReferenceCache:
         on_gpu = self._place is not None and any(t.is_cuda for t in expectation.tensors)
         with self._place.working() if self._place is not None and on_gpu else nullcontext():
             weights = weights_seed(self._secret, self._digest(task), case, seed)
-            with reference_model(task, case, weights, expectation.inputs) as (model, _):
+            with reference_model(task, case, seed, weights, expectation.inputs) as (model, *_):
                 yield model, expectation
 
 
@@ -420,11 +419,14 @@ def computed(
     runs: int, place: ReferencePlace | None = None,
 ) -> Expectation:  # fmt: skip
     """What must come out of these inputs, where they are. The reference runs in this process."""
-    with reference_model(task, case, weights, inputs) as (model, state):
+    with reference_model(task, case, seed, weights, inputs) as (model, state, others):
+        kind = edge_kind(seed)
+        if kind is None and others:
+            kind = "plain"  # PyTorch may lose an answer there
         parameters = tuple(t.detach().clone().contiguous() for t in state.values())
         length = case.reduction_length
         if place is None:
-            outputs = finely_expected(model, inputs, length, runs, edge_kind(seed))
+            outputs = finely_expected(model, inputs, length, runs, kind)
         else:
             outputs = _expected_outputs(model, inputs, length, runs, place.new_spread)
     init_args = case.init_args or task.init_args
@@ -434,24 +436,27 @@ def computed(
 
 @contextmanager
 def reference_model(
-    task: Task, case: TestCase, weights: int, inputs: tuple[torch.Tensor, ...]
-) -> Iterator[tuple[nn.Module, dict[str, torch.Tensor]]]:
-    """The task's model with the parameters of one draw, and those in the order of their
-    definition, on the device of `inputs`. Random numbers inside the block come from the draw."""
+    task: Task, case: TestCase, seed: int, weights: int, inputs: tuple[torch.Tensor, ...]
+) -> Iterator[tuple[nn.Module, dict[str, torch.Tensor], bool]]:
+    """The task's model with the parameters of one draw, those in the order of their definition, on
+    the device of `inputs`, and whether they are others than it is made with. Random numbers inside
+    the block come from the draw."""
     init_args = case.init_args or task.init_args
     devices = sorted({t.device.index or 0 for t in inputs if t.is_cuda})
     with _isolated(weights, devices), _task_faults(task, case):
         orders = _orders(task.reference)
         if (order := orders.get(init_args)) is None:
             with recorded_definitions() as definitions:
-                model = _make_model(task, init_args, inputs)
+                model = _new_model(_model_class(task.reference), init_args, inputs)
             state = definitions.parameters(model)
             orders[init_args] = tuple(state)
         else:
-            model = _make_model(task, init_args, inputs)
+            model = _new_model(_model_class(task.reference), init_args, inputs)
             found = model.state_dict()
             state = {name: found[name] for name in order}
-        yield model, state
+        few = vary_parameters(model)
+        at_edge = edge_kind(seed) is not None or bool(devices)
+        yield model, state, not at_edge and redraw_parameters(model, few, inputs, seed)
 
 
 def a_constant_passes(draws: Sequence[Expectation]) -> bool:
@@ -514,14 +519,6 @@ def _add_run(
 # --- the model ------------------------------------------------------------------------------------
 
 
-def _make_model(
-    task: Task, init_args: tuple[InitArg, ...], inputs: tuple[torch.Tensor, ...]
-) -> nn.Module:
-    model = _new_model(_model_class(task.reference), init_args, inputs)
-    _vary_parameters(model)
-    return model
-
-
 def _new_model(
     model_class: Callable[..., Any], init_args: tuple[InitArg, ...], inputs: Sequence[torch.Tensor]
 ) -> nn.Module:
@@ -549,38 +546,6 @@ def _flops_by_shapes(task: Task, case: TestCase) -> int | None:
             return counted_flops(model, inputs)
     except Exception:
         return None
-
-
-def _vary_parameters(model: nn.Module) -> None:
-    """Parameters that start with few values (a norm's ones and zeros, an identity matrix) would let
-    a kernel ignore them: they get noise around their values. So do buffers of one value, which are
-    statistics: zeros of either sign, others larger. Other buffers (a mask, a table) are part of the
-    function and stay."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.is_floating_point() and _has_few_values(parameter):
-                noise = torch.randn(parameter.shape).to(parameter.dtype)
-                parameter.copy_(parameter * (1 + 0.2 * noise) + 0.1 * noise)
-        for name, buffer in model.named_buffers():
-            statistic = buffer.numel() > 1 or name.endswith(("running_mean", "running_var"))
-            if not statistic or not buffer.is_floating_point():
-                continue
-            first = buffer.reshape(-1)[0]
-            if not bool(torch.isfinite(first)) or not bool((buffer == first).all()):
-                continue
-            if first == 0:
-                buffer.add_(0.5 * torch.randn(buffer.shape).to(buffer.dtype))
-            else:
-                buffer.mul_(1 + torch.rand(buffer.shape).to(buffer.dtype))
-
-
-def _has_few_values(values: torch.Tensor) -> bool:
-    """Whether it is a handful of numbers, each of them often: random ones are not."""
-    sample = values.detach().reshape(-1)[:_SAMPLE]
-    if bool((sample == sample[:1]).all()):
-        return True
-    different = int(sample.sort().values.diff().ne(0).sum()) + 1
-    return different <= min(_FEW_VALUES, len(sample) // 2)
 
 
 @lru_cache(maxsize=256)

@@ -247,7 +247,7 @@ class CudaBackend:
                 for seed in range(2)
             ]
             weights = weights_seed(_PUBLIC_SECRET, digest, case, 0)
-            with reference_model(task, case, weights, draws[0]) as (model, _):
+            with reference_model(task, case, 0, weights, draws[0]) as (model, *_):
                 pass
         time_it = time_model if mode == "eager" else time_compiled
         try:

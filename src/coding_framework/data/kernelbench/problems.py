@@ -6,8 +6,9 @@ A problem draws its inputs with `torch.rand`, on which relu is the identity: whe
 finite on values of both signs the task declares no bound, else the bounds of the problem's draws.
 Scalar inputs become arguments of `Model`, as the convention of `Task` has it.
 
-Limit: structure that a problem gives its inputs (triangular, one-hot) is not kept; the model
-computes its function on all inputs, and so must a kernel.
+Structure that a problem gives its inputs (triangular, sorted, a permutation) is kept, and said. All
+else about them varies, also what is always the same in the problem: the model computes its function
+on all inputs that it takes, and so must a kernel.
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ from coding_framework.data.kernelbench.sizes import (
 )
 from coding_framework.data.kernelbench.values import (
     Bounds,
-    input_bounds,
+    Domain,
+    input_domains,
     own_inputs,
     run_once,
+    takes_integers,
 )
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
@@ -155,7 +158,7 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
     constants = size_constants(tree)
     sizes = _sizes(tree, original, constants)
     made = None if _differ(tree, sizes) else _with_literals(tree, original)
-    sizes, bounds, cases = made or _that_run(tree, original, sizes, constants)
+    sizes, domains, cases = made or _that_run(tree, original, sizes, constants)
     own_sizes = {constant: constant.value for constant in sizes["main"]}
     real_sizes: Values = own_sizes
     real = original
@@ -173,7 +176,7 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
         init_args=original.init_args,
         scalar_positions=scalar_positions,
         cases=tuple(cases),
-        gpu_cases=(_case("main", tree, real_sizes, real, bounds, terms),),
+        gpu_cases=(_case("main", tree, real_sizes, real, domains, terms),),
         split=Split.OUTSIDE,
         source="kernelbench",
         licence=LICENCE,
@@ -182,7 +185,7 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
 
 def _that_run(
     tree: ast.Module, original: Measure, sizes: Sizes, constants: Sequence[Constant]
-) -> tuple[Sizes, list[Bounds], list[TestCase]]:
+) -> tuple[Sizes, list[Domain], list[TestCase]]:
     """The shape sets of these sizes; where a run fails at them (an index leads out of a table that
     was made smaller), of those where one of the constants stays. Raises what the first run did."""
     try:
@@ -198,7 +201,7 @@ def _that_run(
 
 def _with_literals(
     tree: ast.Module, original: Measure
-) -> tuple[Sizes, list[Bounds], list[TestCase]] | None:
+) -> tuple[Sizes, list[Domain], list[TestCase]] | None:
     """Shape sets by the sizes without a name too; None where the model does not run at them."""
     sizes = _sizes(tree, original, (*size_constants(tree), *literal_sizes(tree)))
     try:
@@ -226,33 +229,35 @@ def _sizes(tree: ast.Module, original: Measure, constants: Sequence[Constant]) -
     }
 
 
-def _cases(tree: ast.Module, sizes: Sizes) -> tuple[list[Bounds], list[TestCase]]:
-    """The bounds of the inputs, and the shape sets. Raises whatever the problem raises."""
-    bounds = input_bounds(tree, sizes["main"])
+def _cases(tree: ast.Module, sizes: Sizes) -> tuple[list[Domain], list[TestCase]]:
+    """The domains of the inputs, and the shape sets. Raises whatever the problem raises."""
+    domains = input_domains(tree, sizes["main"])
     cases = []
     for label, values in sizes.items():
         made = measure(tree, values)
         run_once(tree, values)
-        cases.append(_case(label, tree, values, made, bounds, made.terms))
-    return bounds, cases
+        cases.append(_case(label, tree, values, made, domains, made.terms))
+    return domains, cases
 
 
 def _case(
-    label: str, tree: ast.Module, values: Values, made: Measure, bounds: Sequence[Bounds],
+    label: str, tree: ast.Module, values: Values, made: Measure, domains: Sequence[Domain],
     terms: int,
 ) -> TestCase:  # fmt: skip
     integers = _of_integers(tree, values, made)
     inputs = []
     for i, (shape, dtype) in enumerate(made.inputs):
-        low, high = bounds[i]
+        low, high = domains[i].low, domains[i].high
         if dtype == "bool":
             low, high = 0.0, 1.0
         elif dtype in _INTEGERS:
             low, high = integers[i].low, integers[i].high
         apart = integers[i].apart if i in integers else ()
-        inputs.append(
-            TensorSpec(name=f"input{i}", shape=shape, dtype=dtype, low=low, high=high, apart=apart)
-        )
+        spec = TensorSpec(
+            name=f"input{i}", shape=shape, dtype=dtype, low=low, high=high, apart=apart,
+            keeps=domains[i].keeps,
+        )  # fmt: skip
+        inputs.append(spec)
     return TestCase(
         name=label,
         inputs=tuple(inputs),
@@ -295,6 +300,11 @@ def _of_integers(tree: ast.Module, values: Values, made: Measure) -> dict[int, _
         own[i] = _Integers(*(_common(parts) if parts else (least, most)))
         if numbers is None or parts:
             continue
+        if least == most > 0 and len(numbers) > 1:  # full lengths, a mask of ones
+            taken = (
+                n for n in (0, 1) if n < most and takes_integers(tree, values, i, n, int(most))
+            )
+            own[i] = _Integers(float(next(taken, most)), most)
         for draw in [d for d in left if d.count == count]:
             outside = numbers[(numbers < draw.low) | (numbers > draw.high)]
             apart = sorted({int(number) for number in outside[:_LOOKED_AT].tolist()})

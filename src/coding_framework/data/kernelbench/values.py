@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from coding_framework.data.kernelbench.constants import Values, run_module
 from coding_framework.data.kernelbench.sizes import as_tensors
+from coding_framework.types import Structure
 
 if TYPE_CHECKING:
     import torch
@@ -19,24 +21,40 @@ _HUGE = 1e15
 """Outputs beyond this say that the model is not made for such inputs (a product of 500 values)."""
 
 
-def input_bounds(tree: ast.Module, values: Values) -> list[Bounds]:
-    """Bounds of each input: none where the model stays finite on values of both signs, else those
-    of the problem's own draws at these sizes. Raises whatever the problem raises."""
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """What an input may be."""
+
+    low: float | None
+    high: float | None
+    keeps: Structure | None = None
+
+
+def input_domains(tree: ast.Module, values: Values) -> list[Domain]:
+    """Of each input the structure of the problem's own draws at these sizes, and its bounds: none
+    where the model stays finite on values of both signs, else those of its own draws. Raises
+    whatever the problem raises."""
     import torch
 
+    from coding_framework.reference_model.structures import structure_of, with_structure
+
+    pairs = list(zip(*(own_inputs(tree, values, seed) for seed in range(2)), strict=True))
+    extents = {extent for one, _ in pairs for extent in one.shape}
+    kept = [structure_of(one, other, extents) for one, other in pairs]
     with _own_draws(), torch.no_grad():
         model, inputs = _instance(tree, values)
-        moved = [_of_both_signs(t) for t in inputs]
+        moved = [with_structure(_of_both_signs(t), s) for t, s in zip(inputs, kept, strict=True)]
         if _stays_finite(model, moved):
-            return [(None, None)] * len(inputs)
+            return [Domain(None, None, s) for s in kept]
         as_tensors(model(*(t.clone() for t in inputs)))  # the problem's own failure is told
-        bounds: list[Bounds] = []
+        domains = []
         for i, own in enumerate(inputs):
             low, high = _range(own)
             alone = [*inputs[:i], moved[i], *inputs[i + 1 :]]  # a tensor of ones beside a logarithm
             free = low == high and own.is_floating_point() and _stays_finite(model, alone)
-            bounds.append((None, None) if free else (low, high))
-    return bounds
+            bounds = (None, None) if free else (low, high)
+            domains.append(Domain(*bounds, kept[i]))
+    return domains
 
 
 def _of_both_signs(tensor: torch.Tensor) -> torch.Tensor:
@@ -49,20 +67,32 @@ def _of_both_signs(tensor: torch.Tensor) -> torch.Tensor:
 
 def _stays_finite(model: Any, inputs: list[torch.Tensor]) -> bool:
     """False too where the model refuses such values."""
-    import torch
-
     try:
         outputs = as_tensors(model(*(t.clone() for t in inputs)))
     except Exception:  # in the model's own words
         return False
-    return all(
-        bool((torch.isfinite(t) & (t.to(torch.float64).abs() < _HUGE)).all()) for t in outputs
-    )
+    numbers = [t for t in outputs if t.is_floating_point()]
+    return all(bool((t.abs() < _HUGE).all()) for t in numbers)
 
 
-def own_inputs(tree: ast.Module, values: Values) -> list[torch.Tensor]:
+def takes_integers(tree: ast.Module, values: Values, number: int, low: int, high: int) -> bool:
+    """Whether the model gives numbers where the input of this number has any of low to high, and
+    one value alone."""
+    import torch
+
+    with _own_draws(), torch.no_grad():
+        model, inputs = _instance(tree, values)
+        own = inputs[number]
+        drawn = torch.randint(low, high + 1, own.shape).to(own.dtype)
+        tried = [drawn, torch.full_like(own, low), torch.full_like(own, high)]
+        return all(
+            _stays_finite(model, [*inputs[:number], one, *inputs[number + 1 :]]) for one in tried
+        )
+
+
+def own_inputs(tree: ast.Module, values: Values, seed: int = 0) -> list[torch.Tensor]:
     """Each input as the problem itself draws it at these sizes."""
-    with _own_draws():
+    with _own_draws(seed):
         return list(run_module(tree, values)["get_inputs"]())
 
 
@@ -80,7 +110,7 @@ def run_once(tree: ast.Module, values: Values) -> None:
 
 
 @contextmanager
-def _own_draws() -> Iterator[None]:
+def _own_draws(seed: int = 0) -> Iterator[None]:
     """The same draws each time, none taken from the caller's generator. One thread: a problem runs
     in a few small operations, where the barriers of many threads cost more than they save."""
     import torch
@@ -89,7 +119,7 @@ def _own_draws() -> Iterator[None]:
     torch.set_num_threads(1)
     try:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+            torch.manual_seed(seed)
             yield
     finally:
         torch.set_num_threads(threads)
