@@ -67,10 +67,10 @@ def server(
             http.shutdown()
 
 
-def command(url: str, folder: Path, *more: str) -> list[str]:
+def command(url: str, folder: Path, *more: str, start: str = "--from-scratch") -> list[str]:
     # the conversation's id comes from the options: the port must not change between two runs
     return ["solve", "--task", "relu", "--model", "m", "--server", url, "--turns", "2",
-            "--output-dir", str(folder), *more]  # fmt: skip
+            "--output-dir", str(folder), *filter(None, (start,)), *more]  # fmt: skip
 
 
 def test_solve_leaves_the_best_kernel_its_verdict_and_the_transcript(
@@ -98,6 +98,34 @@ def test_solve_leaves_the_best_kernel_its_verdict_and_the_transcript(
     assert len(state.turns) == 2
     assert state.turns[0].probes, "the tester looked at the failing kernel"
     assert main(["replay", str(tmp_path), "0", "--reward", "gated"]) == 0
+
+
+def test_the_compilers_kernel_is_the_first_and_stays_where_no_agent_finds_a_faster_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = f"```cuda\n{WRONG}```"
+    with server(wrong, wrong, wrong, wrong, wrong) as url:
+        assert main(command(url, tmp_path, "--tester", "off", start="")) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "turn 1: the compiler writes" in said
+    assert "the compiler's own kernel: no agent found a faster one" in said
+    state = CUDAConversationState.model_validate_json((tmp_path / "transcript.json").read_text())
+    assert [turn.role.value for turn in state.turns] == ["compiler", "optimizer", "optimizer"]
+    assert state.turns[0].code == (tmp_path / "kernel.cu").read_text()
+    assert state.turns[0].reward is not None
+    assert Verdict.model_validate_json((tmp_path / "verdict.json").read_text()).correct
+
+
+def test_where_the_compiler_has_no_kernel_the_generator_begins_and_no_kernel_is_a_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "module.py").write_text(MODULE.replace("torch.relu(x)", "torch.fft.fft(x).real"))
+    task = ["--task", str(tmp_path / "module.py"), "--turns", "1", "--tester", "off"]
+    with server(f"```cuda\n{WRONG}```") as url:
+        assert main(command(url, tmp_path / "out", *task, start="")) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the generator begins: there is no kernel for" in said
+    assert "turn 1: the generator writes" in said
 
 
 MODULE = """
@@ -134,7 +162,7 @@ def test_a_module_is_solved_in_parts(tmp_path: Path, capsys: pytest.CaptureFixtu
     (part,) = (folder / "parts").iterdir()
     assert part.read_text().strip() == RELU.strip()
     with server("```cuda\nno kernel```") as url:
-        assert main(command(url, tmp_path / "none", *words)) == 0
+        assert main(command(url, tmp_path / "none", *words)) == 1, "no kernel was found"
     assert "no kernel of the whole: a part was not solved" in capsys.readouterr().out
     many = "[x := x * 1.01 for _ in range(1600)][-1]"
     (tmp_path / "module.py").write_text(MODULE.replace("torch.relu(x)", many))

@@ -65,6 +65,9 @@ class SolveOptions(Config):
     parts: bool = False
     """Take a module of many steps apart: a conversation about each operation, with the elementwise
     ones beside it, and their kernels joined and judged as one."""
+    from_scratch: bool = False
+    """Let the generator write the first kernel. Default: the compiler writes it (`cuda-rl write`),
+    and the optimizer goes on from there."""
     reward: str = "weighted"
     """Preset of the reward: weighted, gated, kevin or correct; milestones and log_speedup pay
     measured times, which a GPU has."""
@@ -112,6 +115,7 @@ class SolveOptions(Config):
             "redraws": 0,
             "redraw_temperature": None,
             "parts": False,
+            "from_scratch": True,
         }
         unset = {name for name, value in later.items() if getattr(self, name) == value}
         aside = {"output_dir", "into", "keys", "key", "judge"} | unset

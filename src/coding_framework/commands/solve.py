@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from coding_framework.commands.failures import EXIT_OK
+from coding_framework.commands.failures import EXIT_HIT, EXIT_OK
 from coding_framework.commands.flags import add_command, add_flags, config_from
 from coding_framework.commands.judge import JUDGING
 from coding_framework.commands.options import SolveOptions
@@ -26,5 +26,4 @@ def run(args: Namespace) -> int:
     options = config_from(SolveOptions, args, judge=config_from(JudgeSettings, args))
     from coding_framework.commands.solve_conversation import solve
 
-    solve(options)
-    return EXIT_OK
+    return EXIT_OK if solve(options).best_turn is not None else EXIT_HIT

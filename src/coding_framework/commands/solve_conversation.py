@@ -1,10 +1,12 @@
 """The conversation of `cuda-rl solve`: what is run, what is shown and what is left.
 
-    task -> generator -> judge -> optimizer -> judge ... -> best kernel, its verdict, the transcript
+    task -> compiler -> judge -> optimizer -> judge ... -> best kernel, its verdict, the transcript
 
+Where the compiler has no kernel for the task, or with `--from-scratch`, the generator begins.
 Guaranteed: the same command goes on where it was stopped, without judging a kernel twice; what
-it leaves is written whole or not at all. The kernel it leaves is the best correct one; where none
-is correct, the last one, and the end says so.
+it leaves is written whole or not at all. The kernel it leaves is the fastest correct one, the
+compiler's where no agent found a faster one; where none is correct, the last one, and the end says
+so.
 """
 
 from __future__ import annotations
@@ -30,11 +32,13 @@ from rich.text import Text
 from coding_framework.agents.prompts import ANSWER_TOKENS, PromptBudget
 from coding_framework.agents.tester import TesterAgent
 from coding_framework.commands.options import SolveOptions
+from coding_framework.data.read import UnreadableError
 from coding_framework.data.registry import find_task
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.progress import duration
 from coding_framework.monitoring.text import one_line, visible
 from coding_framework.orchestration.beam import confirmed
+from coding_framework.orchestration.compiler import CompilerAgent, write_kernel
 from coding_framework.orchestration.in_parts import (
     PARTS_AT_ONCE,
     Apart,
@@ -42,7 +46,7 @@ from coding_framework.orchestration.in_parts import (
     solve_in_parts,
     take_apart,
 )
-from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.orchestration.turn import Agent, ConversationConfig, with_kernel
 from coding_framework.orchestration.workflow import CUDAKernelWorkflow, WorkflowEvent
 from coding_framework.paths import require_writable, write_atomic
 from coding_framework.registry.keeping import KernelKeeper
@@ -90,7 +94,8 @@ def solve(options: SolveOptions, console: Console | None = None) -> CUDAConversa
     console = console or Console(soft_wrap=not sys.stdout.isatty())
     apart = take_apart(task) if options.parts else None
     with Screen(task, options, console) as screen:
-        state, chosen = asyncio.run(_converse(task, apart, options, folder, screen))
+        written = _written(task, options, screen)
+        state, chosen = asyncio.run(_converse(task, apart, written, options, folder, screen))
     _leave(state, chosen, folder)
     _print_end(state, chosen, folder, console)
     if key is not None:
@@ -99,15 +104,18 @@ def solve(options: SolveOptions, console: Console | None = None) -> CUDAConversa
 
 
 async def _converse(
-    task: Task, apart: Apart | None, options: SolveOptions, folder: Path, screen: Screen
-) -> tuple[CUDAConversationState, ConversationTurn | None]:
-    """The conversation, and the kernel that it leaves."""
+    task: Task, apart: Apart | None, written: str | None, options: SolveOptions, folder: Path,
+    screen: Screen,
+) -> tuple[CUDAConversationState, ConversationTurn | None]:  # fmt: skip
+    """The conversation, and the kernel that it leaves. written: the compiler's kernel."""
     specializer = AgentSpecializer(_specialization(options))
-    config = ConversationConfig(
-        max_turns=options.turns, stop_reward=options.stop_reward, stop_without_gain=3
-    )
     settings = options.judge
     with contextlib.ExitStack() as stack:
+        config = ConversationConfig(
+            max_turns=min(16, options.turns + (written is not None and apart is None)),
+            stop_reward=options.stop_reward,
+            stop_without_gain=3,
+        )
         screen.tell("starting the judge and loading the model")
         judge = make_judge(**settings.model_dump(), run_folder=folder)  # equal kernels once
         stack.callback(judge.close)
@@ -120,20 +128,38 @@ async def _converse(
         if options.tester != "off":
             model = policies[Role.OPTIMIZER] if options.tester == "model" else None
             tester = TesterAgent(judge.probe, model)
+        speakers: dict[Role, Agent] = {**agents}
+        if written is not None and apart is None:
+            speakers[Role.COMPILER] = CompilerAgent(written)
         workflow = CUDAKernelWorkflow(
-            agents, judge, specializer.reward, config, tester=tester,
+            speakers, judge, specializer.reward, config, tester=tester,
             candidates=options.candidates, beam=options.beam,
             checkpoint=SolveFolder(folder).workflow,
         )  # fmt: skip
         async with workflow:
             if apart is not None:
                 whole = await _in_parts(apart, options, workflow, judge, folder, screen)
+                if written is not None:
+                    whole = await with_kernel(whole, CompilerAgent(written), judge)
                 return whole, _chosen(whole)
             state = await _shown(workflow, task, options.conversation_id, screen.show)
         if options.candidates == 1 or state.best_turn is None:
             return state, _chosen(state)
         screen.tell("judging the fastest kernels again")
         return state, await _confirmed(state, options.judge)
+
+
+def _written(task: Task, options: SolveOptions, screen: Screen) -> str | None:
+    """The compiler's kernel; None where it has none, and why is said. Not to be called from a
+    second thread: torch.export (2.11) then ends the process."""
+    if options.from_scratch:
+        return None
+    screen.tell("the compiler writes the first kernel")
+    try:
+        return write_kernel(task)
+    except UnreadableError as e:
+        screen.tell(f"the generator begins: {one_line(str(e), 300)}")
+        return None
 
 
 async def _shown(
@@ -483,6 +509,11 @@ def _verdict_line(state: CUDAConversationState, chosen: ConversationTurn | None)
     timing = verdict.timing
     if verdict.speedup is None or timing is None:
         return f"correct in turn {chosen.index + 1}; {ended}"
+    first = next((t for t in state.turns if t.role is Role.COMPILER and t is not chosen), None)
+    if chosen.role is Role.COMPILER:
+        ended = f"the compiler's own kernel: no agent found a faster one; {ended}"
+    elif first is not None and first.verdict is not None and first.verdict.speedup is not None:
+        ended = f"the compiler's has {first.verdict.speedup:.2f}x; {ended}"
     over = "PyTorch eager" if timing.speedup is not None else "the naive kernel"
     how = "modelled" if timing.modelled else "measured"
     return (

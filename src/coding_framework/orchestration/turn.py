@@ -321,6 +321,17 @@ async def judge_answer(
     return turn.model_copy(update={"notes": progress_notes(turn, state.turns)})
 
 
+async def with_kernel(
+    state: CUDAConversationState, agent: Agent, judge: JudgeFn
+) -> CUDAConversationState:
+    """A conversation that has ended, with the compiler's kernel judged in front of its turns."""
+    opened = state.model_copy(update={"turns": ()})
+    answer = await agent.answer(opened)
+    first = await judge_answer(opened, answer, judge, agents=(Role.COMPILER,))
+    later = (t.model_copy(update={"index": t.index + 1}) for t in state.turns)
+    return state.model_copy(update={"turns": (first, *later)})
+
+
 def rewarded(
     state: CUDAConversationState, turn: ConversationTurn, reward: RewardFn
 ) -> ConversationTurn:

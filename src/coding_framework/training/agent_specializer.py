@@ -115,7 +115,8 @@ class AgentSpecializer:
     def __init__(self, config: SpecializationConfig | None = None) -> None:
         """Raises UsageError for an unknown preset, ValueError for weights that it cannot have."""
         self.config = config or SpecializationConfig()
-        self._rewards = {role: CUDAPerformanceReward(self._preset(role)) for role in SPEAKERS}
+        paid = (*SPEAKERS, Role.COMPILER)  # whose weights are the preset's own
+        self._rewards = {role: CUDAPerformanceReward(self._preset(role)) for role in paid}
 
     def examples(self, role: Role, given: Iterable[TrainingExample]) -> list[TrainingExample]:
         """The examples that this role learns from; none for a frozen one."""
