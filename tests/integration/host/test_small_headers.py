@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coding_framework.cuda.compiler import CUDACompiler
+from coding_framework.types import Status
 
 pytestmark = pytest.mark.integration
 
@@ -12,7 +13,8 @@ _USES = {
     "streams": (
         "#include <iostream>",
         "",
-        "std::cerr << x.sizes() << x.strides() << x.scalar_type() << x.device() << std::endl;",
+        "std::cerr << x.sizes() << x.strides() << x.scalar_type() << x.device() "
+        "<< x.options() << x.dtype() << x.device().type() << std::endl; if (n < 0) std::cerr << x;",
     ),
     "dispatch by a list": (
         "#include <ATen/Dispatch_v2.h>",
@@ -52,3 +54,15 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("forward", &forward); }}
 """
     )
     assert built.success, built.reason
+
+
+@pytest.mark.parametrize("kind", ["(mine, m)", "_FRAGMENT(mine, m)", "_IMPL(mine, CUDA, m)"])
+def test_registering_an_operator_is_named_as_missing(compiler: CUDACompiler, kind: str) -> None:
+    built = compiler.compile_source(
+        f"""#include <torch/extension.h>
+torch::Tensor forward(torch::Tensor x) {{ return x; }}
+TORCH_LIBRARY{kind} {{ m.def("forward", &forward); }}
+"""
+    )
+    assert built.status is Status.UNSUPPORTED
+    assert f"TORCH_LIBRARY{kind.partition('(')[0]}" in built.reason

@@ -26,7 +26,10 @@ _LIBRARIES = re.compile(
     r"|(?:cutlass|cute|cub|thrust|nvtx3|cuda|nvfunctional|cooperative_groups)/[\w./]+"
 )
 """Headers of NVIDIA's libraries, which may not be installed here."""
-_NAMED = ("c10/**/*.h", "ATen/*.h", "ATen/core/*.h", "ATen/cuda/**/*.*h", "ATen/native/cuda/*.*h")
+_NAMED = (
+    *("c10/**/*.h", "ATen/*.h", "ATen/core/*.h", "ATen/cuda/**/*.*h", "ATen/native/cuda/*.*h"),
+    "torch/library.h",
+)
 """Where the names are that kernels in extension form use."""
 _WORD = re.compile(rb"[A-Za-z_]\w+")
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)

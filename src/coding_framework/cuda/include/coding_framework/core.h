@@ -88,8 +88,13 @@ S& operator<<(S& out, ScalarType type) {
   return out;
 }
 template <class S, class = decltype(std::declval<S&>().flush())>
+S& operator<<(S& out, DeviceType type) {
+  out << (type == kCUDA ? "cuda" : "cpu");
+  return out;
+}
+template <class S, class = decltype(std::declval<S&>().flush())>
 S& operator<<(S& out, Device device) {
-  out << (device.is_cuda() ? "cuda" : "cpu");
+  out << device.type();
   if (device.has_index()) out << ":" << device.index();
   return out;
 }

@@ -87,6 +87,16 @@ class TensorOptions {
   ScalarType type_ = kFloat;
   Device device_ = Device(kCPU);  // torch's default too
 };
+template <class S, class = decltype(std::declval<S&>().flush())>
+S& operator<<(S& out, TypeMeta type) {
+  out << type.name();
+  return out;
+}
+template <class S, class = decltype(std::declval<S&>().flush())>
+S& operator<<(S& out, const TensorOptions& options) {
+  out << "TensorOptions(dtype=" << options.dtype() << ", device=" << options.device() << ")";
+  return out;
+}
 inline TensorOptions dtype(ScalarType t) { return TensorOptions(t); }
 inline TensorOptions device(Device d) { return TensorOptions(d); }
 inline TensorOptions requires_grad(bool = true) { return {}; }
@@ -235,6 +245,9 @@ class Tensor {
   }
   cf_tensor* impl_ = nullptr;
 };
+
+template <class S, class = decltype(std::declval<S&>().flush())>
+S& operator<<(S&, const Tensor&) { cf_reject("operator<< of at::Tensor"); }
 
 // Indexing for kernels: T is reached by [i][j]...; sizes and strides travel in the parameter block.
 template <class T, size_t N, template <class> class P = DefaultPtrTraits, class I = int64_t>

@@ -8,6 +8,14 @@
 #include "../coding_framework/module.h"
 #include "../coding_framework/tensor.h"
 
+// Named as missing: an operator is registered with a dispatcher that is not here.
+#define CF_LIBRARY(NAME, M) \
+  static auto cf_library = NAME; \
+  static void cf_registers(int M)
+#define TORCH_LIBRARY(NS, M) CF_LIBRARY(TORCH_LIBRARY, M)
+#define TORCH_LIBRARY_FRAGMENT(NS, M) CF_LIBRARY(TORCH_LIBRARY_FRAGMENT, M)
+#define TORCH_LIBRARY_IMPL(NS, KEY, M) CF_LIBRARY(TORCH_LIBRARY_IMPL, M)
+
 namespace torch {
 using namespace at;
 namespace cuda {
