@@ -88,12 +88,15 @@ def problem_as_task(source: str, name: str) -> Task:
     it draws random numbers else, as dropout does. Raises UsageError."""
     from coding_framework.reference_model import in_evaluation_mode
 
+    told = ""
     try:
-        return _function(source, name)
+        task = _function(source, name)
     except RandomOutputError:
         task = _function(in_evaluation_mode(source), name)
-    told = f"{task.description}, in evaluation mode (without its dropout)"
-    return task.model_copy(update={"description": told})
+        told = ", in evaluation mode (without its dropout)"
+    if "autocast(" in source:
+        told += ", in the dtype of its inputs where there is no GPU (autocast acts on a GPU alone)"
+    return task.model_copy(update={"description": task.description + told})
 
 
 def _function(source: str, name: str) -> Task:

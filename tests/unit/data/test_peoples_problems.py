@@ -314,3 +314,14 @@ def test_a_module_without_random_numbers_is_judged_as_it_trains() -> None:
     head = "import torch\nimport torch.nn as nn\n"
     task = problem_as_task(f"{head}{source}{_GIVEN}{_NO_ARGUMENTS}", "own")
     assert not is_in_evaluation_mode(task.reference)
+
+
+@pytest.mark.filterwarnings("ignore:CUDA is not available")
+def test_autocast_is_told_to_act_on_a_gpu_alone() -> None:
+    source = (
+        "import torch\nimport torch.nn as nn\n"
+        "class Model(nn.Module):\n    def forward(self, x, y):\n"
+        "        with torch.autocast('cuda', dtype=torch.bfloat16):\n            return x @ y.T\n"
+        f"{_GIVEN}{_NO_ARGUMENTS}"
+    )
+    assert "autocast acts on a GPU alone" in problem_as_task(source, "own").description
