@@ -39,8 +39,8 @@ def add_to(commands: Any) -> None:
         "receipt",
         nargs="?",
         metavar="RECEIPT",
-        help="a receipt, or an answer of the server that holds one (a file; - reads stdin), or a "
-        "kernel of the registry (default: all that is in it)",
+        help="a receipt, or an answer of the server that holds one (a file; - reads stdin), a "
+        "folder of `publish`, or a kernel of the registry (default: all that is in it)",
     )
     add_place(p, default=None)
     p.add_argument(
@@ -85,6 +85,8 @@ def run_export(args: Namespace) -> int:
 def run_verify(args: Namespace) -> int:
     from coding_framework.registry.receipts import ReceiptError, check_receipt
 
+    if args.receipt is not None and Path(args.receipt).is_dir():
+        return _verify_folder(Path(args.receipt), args.keys or KEYS)
     if args.registry is not None or not _is_file(args.receipt):
         args.registry = args.registry or REGISTRY
         return verify_registered(args)
@@ -106,6 +108,22 @@ def run_verify(args: Namespace) -> int:
             f"verified: {receipt.kernel} is correct for {receipt.op}, judged on {receipt.device} "
             f"with protocol {receipt.protocol}, signed by {receipt.key} at {receipt.made_at}"
         )
+    return EXIT_OK
+
+
+def _verify_folder(folder: Path, keys: Path) -> int:
+    """Of `publish`."""
+    from coding_framework.registry.publishing import verify_published
+    from coding_framework.registry.receipts import ReceiptError
+
+    try:
+        about = verify_published(folder, keys)
+    except ReceiptError as e:
+        print(f"not verified: {e}", file=sys.stderr)
+        return EXIT_HIT
+    shapes = len(about["shapes"])
+    told = f"{about['kernel']} as {about['name']}, for {shapes} shapes"
+    print(f"verified: {told}; no file was changed")
     return EXIT_OK
 
 

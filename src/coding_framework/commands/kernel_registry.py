@@ -89,6 +89,14 @@ def add_registry_actions(actions: Any, keys: Path) -> None:
     p = add_command(actions, "import", _import, "Add the kernels of a tar file of `export`.")
     p.add_argument("archive", metavar="FILE", type=Path, help="the tar file to read")
     _add_place(p)
+    p = add_command(
+        actions, "publish", _publish, "Write a kernel as a folder that Hugging Face kernels loads."
+    )
+    p.add_argument("name", metavar="KERNEL", help="its id, the id's beginning, or its op")
+    p.add_argument("--to", type=Path, required=True, metavar="DIR", help="the new folder")
+    p.add_argument("--licence", default="apache-2.0", help="for the card (default: apache-2.0)")
+    add_place(p)
+    _add_key(p, keys)
     p = add_command(actions, "gc", _gc, "Remove files that no kernel names.")
     _add_place(p)
     add_switch(p, "--retired", "also forget retired and quarantined kernels")
@@ -132,13 +140,17 @@ def _add_reason(parser: Any, default: str) -> None:
 
 def _add_signing(parser: Any, keys: Path) -> None:
     add_place(parser)
+    _add_key(parser, keys)
+    add_flags(parser, JudgeSettings, _JUDGING)
+
+
+def _add_key(parser: Any, keys: Path) -> None:
     parser.add_argument(
         "--keys", type=Path, default=keys, metavar="DIR", help=f"folder of keys (default: {keys})"
     )
     parser.add_argument(
         "--key", default="judge", metavar="NAME", help="key that signs (default: judge)"
     )
-    add_flags(parser, JudgeSettings, _JUDGING)
 
 
 # --- judging --------------------------------------------------------------------------------------
@@ -231,6 +243,20 @@ class _Judging:
         )
         registry.trust(self._keys / f"{self._name}.pub")
         return registry.add(code, task, receipt.model_dump(mode="json"), made)
+
+
+def _publish(args: Namespace) -> int:
+    from coding_framework.registry.publishing import publish
+    from coding_framework.registry.receipts import load_key
+
+    key = load_key(args.keys, args.key)
+    with _open(args, read_only=True) as registry:
+        kernel = registry.find(args.name)
+        for why in publish(registry, kernel, args.to, key, args.licence):
+            print(f"left out: {one_line(why, 200)}", file=sys.stderr)
+    print(f"{args.to}: {one_line(kernel.op)}, signed by {key.name}")
+    print(f"next: cuda-rl kernel verify {shlex.quote(str(args.to))} --keys {args.keys}")
+    return EXIT_OK
 
 
 # --- looking --------------------------------------------------------------------------------------

@@ -94,10 +94,14 @@ class SigningKey:
     def sign(self, receipt: KernelReceipt) -> KernelReceipt:
         """The receipt with this key's name and signature."""
         named = receipt.model_copy(update={"key": self.name, "signature": ""})
-        raw = self._private.sign(canonical(named.model_dump(mode="json")))
-        return named.model_copy(
-            update={"signature": _ALGORITHM + base64.b64encode(raw).decode("ascii")}
-        )
+        signed = self.signed(named.model_dump(mode="json"))
+        return named.model_copy(update={"signature": signed["signature"]})
+
+    def signed(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Any fields with this key's name and signature over them, as `check_signature` wants."""
+        named = {**fields, "key": self.name}
+        raw = self._private.sign(canonical(named))
+        return {**named, "signature": _ALGORITHM + base64.b64encode(raw).decode("ascii")}
 
 
 def canonical(receipt: Mapping[str, Any]) -> bytes:
@@ -181,20 +185,28 @@ def check_receipt(given: Mapping[str, Any], keys: Path) -> KernelReceipt:
     except ValidationError as e:
         where = ".".join(str(part) for part in e.errors()[0]["loc"]) or "its form"
         raise ReceiptError(f"this is no receipt: {one_line(where, 80)} is not as it must be") from e
+    check_signature(given, keys)
+    return receipt
+
+
+def check_signature(given: Mapping[str, Any], keys: Path) -> None:
+    """Raises ReceiptError where the signature of what `SigningKey.signed` gave does not hold, and
+    UsageError where the key is not there."""
+    name = str(given.get("key"))
     try:
-        if not receipt.signature.startswith(_ALGORITHM):
+        signed = str(given.get("signature"))
+        if not signed.startswith(_ALGORITHM):
             raise ValueError
-        text = receipt.signature.removeprefix(_ALGORITHM)
+        text = signed.removeprefix(_ALGORITHM)
         signature = base64.b64decode(text, validate=True)
         if base64.b64encode(signature).decode("ascii") != text:  # its last digit has spare bits
             raise ValueError
-        public_key(keys, receipt.key).verify(signature, canonical(given))
+        public_key(keys, name).verify(signature, canonical(given))
     except (InvalidSignature, ValueError, TypeError) as e:
         raise ReceiptError(
-            f"the signature does not hold: the receipt was changed, or the key {receipt.key!r} "
+            f"the signature does not hold: the receipt was changed, or the key {name!r} "
             "did not sign it"
         ) from e
-    return receipt
 
 
 # --- keys -----------------------------------------------------------------------------------------
