@@ -30,6 +30,7 @@ from coding_framework.types import (
     Status,
     Task,
     Verdict,
+    source_text,
 )
 from coding_framework.wiring import make_judge, make_reward
 
@@ -81,7 +82,7 @@ class KernelJudge:
     ) -> ExplainedVerdict:
         """As `verdict`, from an event loop."""
         found = await asyncio.to_thread(task_of, task, inputs, init)
-        code = kernel.read_text(encoding="utf-8") if isinstance(kernel, Path) else kernel
+        code = source_text(kernel.read_bytes()) if isinstance(kernel, Path) else kernel
         return ExplainedVerdict.of(await self._judge(found, code), found, code)
 
     def judge(self, pairs: Sequence[tuple[str, str]]) -> list[Judged]:

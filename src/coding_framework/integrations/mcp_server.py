@@ -23,7 +23,7 @@ from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.explanation.verdict_text import counter_texts
 from coding_framework.explanation.verdicts import ExplainedVerdict
 from coding_framework.integrations.kernels import KernelJudge
-from coding_framework.types import Task
+from coding_framework.types import Task, source_text
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -131,7 +131,7 @@ class JudgeTools:
         if not self._files:
             raise UsageError("a file cannot be named here: give the kernel's source")
         try:
-            return Path(kernel).read_text(encoding="utf-8", errors="replace")
+            return source_text(Path(kernel).read_bytes())
         except (OSError, ValueError) as e:
             raise UsageError(f"the kernel file {kernel!r} cannot be read: {e}") from e
 

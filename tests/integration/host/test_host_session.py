@@ -107,6 +107,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
         ((256, 1, 60_000, False), "invalid argument at the launch of k"),
         ((2048, 1, 0, False), "invalid configuration argument at the launch of k"),
         ((32, 0, 0, False), None),  # of an empty tensor
+        ((0, 1, 0, False), None),
         ((2048, 1, 0, True), None),  # it was asked about
     ],
 )

@@ -119,7 +119,8 @@ static cudaError_t launch(const void* function, dim3 grid, dim3 block, void** ar
 cudaError_t launch_kernel(const void* function, dim3 grid, dim3 block, void** arguments,
                           size_t shared, cudaStream_t stream, bool cooperative) {
   auto code = launch(function, grid, block, arguments, shared, stream, cooperative);
-  bool nothing = !grid.x || !grid.y || !grid.z;  // of an empty tensor: there is nothing to do
+  bool nothing = !grid.x || !grid.y || !grid.z ||  // of an empty tensor: there is nothing to do
+                 !block.x || !block.y || !block.z;
   if (code != cudaSuccess && !nothing) {
     auto name = functions.find(function);
     failed_launch = {name == functions.end() ? "a kernel" : name->second, code};

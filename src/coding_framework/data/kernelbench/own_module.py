@@ -232,7 +232,7 @@ def _needed(source: str, tree: ast.Module, name: str) -> str:
 
 def _with_decorators(source: str, statement: ast.stmt) -> str:
     first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
-    return "\n".join(source.splitlines()[first - 1 : statement.end_lineno])
+    return "\n".join(source.split("\n")[first - 1 : statement.end_lineno])
 
 
 def _bound_by(statement: ast.stmt) -> Iterator[str]:
