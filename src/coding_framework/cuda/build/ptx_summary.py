@@ -64,7 +64,8 @@ def _without_comments(ptx: str) -> str:
 
 def ptx_digest(ptx: str) -> str:
     """SHA-256 of the code: comments, line information and blanks left out, C++ names replaced by
-    their order. Equal digests: the same instructions; a renamed kernel is the same kernel."""
+    their order. Equal digests: the same instructions; a renamed kernel is the same kernel, but a
+    renamed function that is inlined another one: debug sections spell its name in bytes."""
     text = _LINE_INFO.sub("", _without_comments(ptx))
     order: dict[str, str] = {}
     text = _MANGLED.sub(lambda m: order.setdefault(m.group(), f"n{len(order)}"), text)
