@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from support.through_store import compare
+
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from ab_simulation import BROKEN, SCENARIOS, Rollouts, Scenario, pooled_ramp, steady
-from ab_through_store import compare
 
 pytestmark = pytest.mark.integration
 

@@ -1,27 +1,22 @@
-"""Do the real manager and its database decide as the simulation does?
+"""Do the real manager and its database decide as `benchmarks/ab_simulation.py` does?
 
-    uv run python benchmarks/ab_through_store.py [--runs 10] [--units 4000] [--only TEXT]
-
-The rollouts of `ab_simulation` once more, `--runs` of each scenario: what the simulation drew for
-each unit goes as exposures and outcomes through `ABTestManager` and a database of its own, and the
-decision, the unit at which it fell and the estimate must be those of the simulation. Then every
-database is verified. Writes benchmarks/results/ab_through_store.json; exit 1 where one differs.
+What the simulation drew for each unit of a rollout goes as exposures and outcomes through
+`ABTestManager` and a database of its own: the decision, the unit at which it fell and the estimate
+must be those of the simulation, and the database must verify.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-import time
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from ab_simulation import BROKEN, CONFIG, GUARDRAILS, HARM_LOOKS, SCENARIOS, Rollouts, Scenario
-from bench_io import RESULTS, bar, finish, head, this_machine
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from ab_simulation import CONFIG, GUARDRAILS, HARM_LOOKS, Rollouts, Scenario
 
 from coding_framework.deployment.ab_testing import ABTestConfig, RampStep
 from coding_framework.deployment.manager import ABTestManager, expose
@@ -152,8 +147,7 @@ def same(rollouts: Recorded, run: int, found: dict[str, Any]) -> bool:
 
 
 def compare(scenario: Scenario, runs: int, units: int) -> dict[str, Any]:
-    """Of one scenario: how many rollouts, and those that differ."""
-    start = time.monotonic()
+    """Of one scenario: how many rollouts ended in each way, and those that differ."""
     rollouts = Recorded(scenario, runs, units, 10)
     rollouts.run()
     differing, outcomes = [], dict.fromkeys(NAMES.values(), 0)
@@ -164,38 +158,4 @@ def compare(scenario: Scenario, runs: int, units: int) -> dict[str, Any]:
         if not same(rollouts, run, found):
             expected = (str(rollouts.outcome[run]), int(rollouts.ended[run]))
             differing.append({"run": run, "found": found, "expected": expected})
-    return {
-        "scenario": scenario.name, "runs": runs, **outcomes, "differing": differing,
-        "s": round(time.monotonic() - start, 1),
-    }  # fmt: skip
-
-
-def scenarios() -> list[Scenario]:
-    """Those of the simulation, and candidates that fail."""
-    asked = (*SCENARIOS, *BROKEN.values())
-    bots = (replace(s, name=f"{s.name}, a bot", bot=True) for s in asked)
-    return [*SCENARIOS, *BROKEN.values(), *bots]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=10, help="rollouts of each scenario")
-    parser.add_argument("--units", type=int, default=4000, help="units of a rollout")
-    parser.add_argument("--only", default="", help="scenarios whose name holds this; no file")
-    args = parser.parse_args()
-    machine, rows = this_machine(), []
-    for scenario in scenarios():
-        if args.only in scenario.name:
-            rows.append(compare(scenario, args.runs, args.units))
-            print(rows[-1], flush=True)
-    differing = sum(len(row["differing"]) for row in rows)
-    report = head("ab_through_store", packages=["numpy", "scipy"], machine=machine)
-    told = bar("rollouts that differ from the simulation", 0, differing, differing == 0)
-    report |= {"units": args.units, "bars": [told], "scenarios": rows}
-    with TemporaryDirectory() as nowhere:
-        output = Path(nowhere) / "part.json" if args.only else RESULTS / "ab_through_store.json"
-        return 0 if finish(report, output) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return {**outcomes, "differing": differing}
