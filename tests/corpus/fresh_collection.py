@@ -36,7 +36,6 @@ RIGHT_AFTER_ALL: dict[str, str] = {
     "fresh/large values/mish": "a textbook form, right within what such forms may lose",
     "fresh/ends of integers/less_by_difference": "nvcc makes it a comparison (setp.lt.s32)",
     "fresh/inputs as scratch/input_as_a_flag": "nvcc drops both stores to the input",
-    "fresh/missing barriers/scan_in_place": "threads of one warp: the pitfall warp_race tells",
     "fresh/process bits/library_address": "Linux 6.7 and later map libc at multiples of 2 MiB",
 }
 """Attacks whose verdict may be `correct`, as what they are compiled to, or where they run, is."""

@@ -48,6 +48,20 @@ _UPDATES = (
         "k<<<n, 1>>>(px, po, n);",
     ),
     _scalar(
+        "largest_through_volatile_between_fences",
+        LARGEST,
+        "__global__ void k(const float* x, volatile float* o, int n) { int i = blockIdx.x; if (i >= n) return; __threadfence(); if (x[i] > *o) *o = x[i]; __threadfence(); }",
+        "torch::full({}, -INFINITY, x.options())",
+        "k<<<n, 1>>>(px, po, n);",
+    ),
+    _scalar(
+        "count_through_volatile_between_fences",
+        COUNT,
+        "__global__ void k(const float* x, volatile float* o, int n) { int i = blockIdx.x; if (i >= n) return; __threadfence(); if (x[i] > 0) *o = *o + 1.0f; __threadfence(); }",
+        "torch::zeros({}, x.options())",
+        "k<<<n, 1>>>(px, po, n);",
+    ),
+    _scalar(
         "largest_by_an_exchange",
         LARGEST,
         "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x; if (i < n && x[i] > *(volatile float*)o) atomicExch(o, x[i]); }",

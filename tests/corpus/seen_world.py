@@ -9,7 +9,7 @@ outlives a call, and the order of work on streams.
 from __future__ import annotations
 
 from corpus.fresh_base import extension
-from corpus.records import AFFINE, NEVER_CORRECT, Attack
+from corpus.records import AFFINE, NEVER_CORRECT, ROW_SUM, Attack
 from corpus.seen_narrow import Pair
 
 _KERNEL = """__global__ void k(const float* x, float* o, int n, float extra) {
@@ -236,7 +236,73 @@ STATE_PAIRS: tuple[Pair, ...] = (
           _NOTED.replace("o[i] = kept[i];", "o[i] = x[i] * 2 + 1;")),
 )  # fmt: skip
 
-WORLD_PAIRS: tuple[Pair, ...] = (*MACHINE_PAIRS, *STATE_PAIRS)
+
+def _sum(kernel: str, launch: str = "k<<<R, 64>>>({p}, R, C);", before: str = "") -> str:
+    """Sums of rows by a kernel of (x, o, R, C, ...)."""
+    pointers = "x.data_ptr<float>(), out.data_ptr<float>()"
+    return extension(
+        kernel,
+        "torch::Tensor x",
+        "  int R = x.size(0), C = x.size(1); auto out = torch::empty({R}, x.options());"
+        f" {before} {launch.format(p=pointers)}",
+    )
+
+
+_WARP_SUM = """__global__ void k(const float* x, float* o, int R, int C) {{
+  {shared} float s[32]; int t = threadIdx.x; float a = 0;
+  for (int j = t; j < C; j += 32) a += x[(size_t)blockIdx.x * C + j];
+  for (int q = 16; q; q >>= 1) {{ s[t] = a; {sync} a += s[t ^ q]; {sync} }}
+  if (!t) o[blockIdx.x] = a; }}
+"""
+_TWO_WARPS = """__global__ void k(const float* x, float* o, int R, int C) {{
+  __shared__ float s[64]; int t = threadIdx.x; float a = 0;
+  for (int j = t; j < C; j += 64) a += x[(size_t)blockIdx.x * C + j];
+  s[t] = a; {arrive}
+  if (t < 32) {{ asm volatile("bar.sync 1, {count};" ::: "memory"); float b = s[t] + s[t + 32];
+    for (int q = 16; q; q >>= 1) b += __shfl_down_sync(~0u, b, q);
+    if (!t) o[blockIdx.x] = b; }} }}
+"""
+_TURNS = """__global__ void k(const float* x, float* o, int R, int C, int* turn) {{
+  float a = 0; for (int j = blockIdx.y * 32 + threadIdx.x; j < C; j += 32 * gridDim.y) a += x[(size_t)blockIdx.x * C + j];
+  for (int q = 16; q; q >>= 1) a += __shfl_down_sync(~0u, a, q);
+  if (!threadIdx.x) {{ volatile int* s = turn + blockIdx.x; volatile float* p = o + blockIdx.x;
+    {wait} __threadfence(); float z = {first} ? 0.f : *p; *p = z + a; __threadfence(); *s = blockIdx.y + 1; }} }}
+"""
+_TURN = "auto turn = torch::zeros({R}, x.options().dtype(torch::kInt32));"
+_BY_TURNS = "k<<<dim3(R, 4), 32>>>({p}, R, C, turn.data_ptr<int>());"
+_GATE = """__global__ void k(const float* x, float* o, int R, int C) {{
+  __shared__ float s[64]; int t = threadIdx.x; float a = 0;
+  for (int j = t; j < C; j += 64) a += x[(size_t)blockIdx.x * C + j];
+  s[t] = a; {first}
+  for (int d = 32; d; d >>= 1) {{ if (t < d) {{ s[t] += s[t + d]; {inside} }} {outside} }}
+  if (!t) o[blockIdx.x] = s[0]; }}
+"""
+
+RACE_PAIRS: tuple[Pair, ...] = (
+    Pair("a_warp_that_exchanges_without_a_barrier", ROW_SUM,
+         _sum(_WARP_SUM.format(shared="__shared__", sync=""), "k<<<R, 32>>>({p}, R, C);"),
+         _sum(_WARP_SUM.format(shared="__shared__", sync="__syncwarp();"), "k<<<R, 32>>>({p}, R, C);")),
+    Pair("a_named_barrier_that_counts_half_of_the_warps", ROW_SUM,
+         _sum(_TWO_WARPS.format(arrive="", count=32)),
+         _sum(_TWO_WARPS.format(arrive='if (t >= 32) asm volatile("bar.arrive 1, 64;" ::: "memory");', count=64))),
+    Pair("turns_that_nobody_waits_for", ROW_SUM,
+         _sum(_TURNS.format(wait="if (*s < 0) return;", first="*s == 0"), _BY_TURNS, _TURN),
+         _sum(_TURNS.format(wait="while (*s != (int)blockIdx.y);", first="blockIdx.y == 0"), _BY_TURNS, _TURN)),
+    Pair("a_barrier_in_a_branch", ROW_SUM,
+         _sum(_GATE.format(first="__syncthreads();", inside="__syncthreads();", outside="")),
+         _sum(_GATE.format(first="__syncthreads();", inside="", outside="__syncthreads();"))),
+    _pair("size_of_all_shared_memory",
+          extension(
+              "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; unsigned s; asm volatile(\"mov.u32 %0, %total_smem_size;\" : \"=r\"(s)); if (i < n) o[i] = x[i] * 2 + 1 + (s > 5000); }",
+              "torch::Tensor x",
+              "  int n = x.numel(); auto out = torch::empty_like(x); k<<<(n + 127) / 128, 128>>>(x.data_ptr<float>(), out.data_ptr<float>(), n);"),
+          extension(
+              "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; unsigned s; asm volatile(\"mov.u32 %0, %dynamic_smem_size;\" : \"=r\"(s)); if (i < n) o[i] = x[i] * 2 + 1 + (s > 5000); }",
+              "torch::Tensor x",
+              "  int n = x.numel(); auto out = torch::empty_like(x); k<<<(n + 127) / 128, 128>>>(x.data_ptr<float>(), out.data_ptr<float>(), n);")),
+)  # fmt: skip
+
+WORLD_PAIRS: tuple[Pair, ...] = (*MACHINE_PAIRS, *STATE_PAIRS, *RACE_PAIRS)
 
 WORLD_ATTACKS: tuple[Attack, ...] = tuple(
     Attack(f"world/{p.name}", "what it may not depend on", p.attack, p.task, NEVER_CORRECT, "seen")

@@ -374,7 +374,7 @@ def _races() -> Iterator[Seeded]:
                 "race",
                 element,
                 head + body,
-                "warp_race",
+                "shared_memory_race",
                 threads=32,
             )
 

@@ -146,12 +146,13 @@ def noted(
         other = _triple(check.other, block)
         first = _first(kernel, check, grid, block) if check.stamp else ""
         times = f"{check.count} time{'s' if check.count != 1 else ''}"
+        near = " of the same warp" if check.thread // 32 == check.other // 32 else ""
         message = {
             "uninitialized_read": f"{opcode} reads global memory that nothing has written, {times}",
             "uninitialized_shared_read": f"{opcode} reads shared memory that nothing has written, "
             f"{times}",
-            "shared_memory_race": f"{opcode} races with thread {other} on shared memory without a "
-            f"__syncthreads() between them, {times}",
+            "shared_memory_race": f"{opcode} races with thread {other}{near} on shared memory "
+            f"without a {'__syncwarp' if near else '__syncthreads'}() between them, {times}",
             "warp_race": f"{opcode} races with thread {other} of the same warp on shared memory "
             f"without a __syncwarp() between them, {times}",
             "barrier_divergence": f"{opcode} is reached by only some threads of a warp, {times}",

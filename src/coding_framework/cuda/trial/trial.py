@@ -42,9 +42,13 @@ from coding_framework.cuda.trial.setup import TrialSetup
 from coding_framework.cuda.trial.verdict_draft import TrialLog
 from coding_framework.types import Status, Task, TestCase, TestResult
 
-_RACES = frozenset({"shared_memory_race", "global_memory_race"})
-"""Faults of a run that make a result a matter of luck. Between threads of one warp (`warp_race`)
-hardware has an order on which much honest code relies: that stays a pitfall."""
+_RACES = {
+    "shared_memory_race": "a race, so another schedule gives another result",
+    "global_memory_race": "a race, so another schedule gives another result",
+    "barrier_divergence": "a barrier that some threads of a warp do not reach is undefined",
+}
+"""Faults of a run that make a result a matter of luck. Between volatile accesses of one warp
+(`warp_race`) hardware has an order on which much honest code relies: that stays a pitfall."""
 _WARP = 32
 _POISONS = (None, 0x7B, 0x3C, 0xFB)
 """What replays fill other memory with, in turn: the device's own poison, which is NaN and -1, bytes
@@ -277,7 +281,7 @@ class CaseTrial:
             if fault.kind in _RACES:
                 raise CandidateFault(
                     Status.NONDETERMINISTIC,
-                    f"a race, so another schedule gives another result: {fault.message}",
+                    f"{_RACES[fault.kind]}: {fault.message}",
                 )
         if not any(math.prod(launch.grid + launch.block) > _WARP for launch in plan.launches):
             return

@@ -224,7 +224,7 @@ def test_a_missing_second_barrier_in_a_loop_is_a_race(gpu: Gpu) -> None:
 
 def test_a_race_inside_a_warp_needs_syncwarp(gpu: Gpu) -> None:
     a, c = gpu.put(np.arange(32, dtype=np.float32) + 1), gpu.empty(128)
-    assert {k for k, _, _ in checked(gpu, "warp_race", 1, 32, a, c)} == {"warp_race"}
+    assert {k for k, _, _ in checked(gpu, "warp_race", 1, 32, a, c)} == {"shared_memory_race"}
     assert checked(gpu, "warp_in_step", 1, 32, a, c) == []
 
 

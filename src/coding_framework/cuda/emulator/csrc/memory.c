@@ -224,7 +224,8 @@ static void conflict(Worker *k, Warp *w, const In *I, u64 mine, u64 other, u32 a
   if (!unordered(k->blk, w, (u32)(other >> 32), other_warp)) return;
   int same_warp = (u32)w->wid == other_warp;
   if (same_warp && (mine >> 16 & 0xffff) != (other >> 16 & 0xffff)) return;   // __syncwarp between
-  note_check(k, same_warp ? CHECK_RACE_WARP : CHECK_RACE, I->pc, a - 1,
+  // volatile accesses of one warp have an order on hardware, on which much honest code relies
+  note_check(k, same_warp && (I->fl & FL_STRONG) ? CHECK_RACE_WARP : CHECK_RACE, I->pc, a - 1,
              b == MANY ? 0 : b >= MANY_OF_WARP ? other_warp * 32 : b - 1, address);
 }
 

@@ -14,6 +14,7 @@
 #define MAX_NODES (2u << 20)   // of trees in a launch, 256 MB; beyond that blocks count as ordered
 #define OTHERS 4u              // of reads: several blocks
 #define SIBLINGS 8u            // of reads: several warps of the block
+#define WHOLE 4u               // of strong writes: one word of 64 bits, which carries its value with its flag
 
 typedef struct { u64 *write, *read; } Units;   // stamps of the last write and of the last read since
 typedef struct { u64 address; u32 seen; } Place;
@@ -159,6 +160,7 @@ void race_start(Worker *k, Block *b, u64 warps) {
   for (u64 i = 0; i < warps; i++) {
     Warp *w = &b->warps[i];
     w->tick = tick; w->seen = w->fenced = 0;
+    memset(w->observed, 0, sizeof w->observed);
   }
 }
 
@@ -273,18 +275,30 @@ static int make_units(Alloc *a, u32 size) {
 }
 
 // Whether a write is one that other blocks may wait for: an atomic, or a strong store behind a fence.
-static int is_signal(Races *R, u64 write, u64 address) {
-  if (FLAGS(write) & ACCESS_ATOMIC) return 1;
+static int is_signal(Races *R, u64 write, u64 address, u32 size) {
+  if ((FLAGS(write) & ACCESS_ATOMIC) || (size == 8 && (FLAGS(write) & WHOLE))) return 1;
   Place *p = FLAGS(write) & ACCESS_STRONG ? place_of(R, address & ~3ull, 0) : NULL;
   return p && p->seen;
 }
 
-static void read_unit(Worker *k, Warp *w, const In *I, int lane, u64 *write, u64 *read, u64 mine, u64 address) {
+// Whether a strong read of the warp met this strong write: what it writes there is later, as coherence has it.
+static int is_observed(const Warp *w, u64 write, u64 address) {
+  for (int i = 0; i < OBSERVED; i++)
+    if (w->observed[i].address == address && w->observed[i].write == write) return FLAGS(write) & ACCESS_STRONG;
+  return 0;
+}
+
+static void read_unit(Worker *k, Warp *w, const In *I, int lane, u64 *write, u64 *read, u64 mine, u64 address,
+                      u32 size) {
   Launch *L = k->L;
+  if (FLAGS(mine) & ACCESS_STRONG) {
+    u32 at = w->nobserved++ % OBSERVED;
+    w->observed[at].address = address; w->observed[at].write = *write;
+  }
   if (TICK(*write) >= L->race_since && !SAME_SEGMENT(*write, mine) && !is_ordered(k, w, *write)) {
     int kind = race_kind(L, *write);
     if (kind == CHECK_GLOBAL && (FLAGS(*write) & ACCESS_ATOMIC)) kind = CHECK_WEAK_READ;
-    if (!(FLAGS(mine) & ACCESS_STRONG) || !is_signal(L->races, *write, address))
+    if (!(FLAGS(mine) & ACCESS_STRONG) || !is_signal(L->races, *write, address, size))
       note_race(k, kind, I, w->wid * 32 + lane, address, *write);
   }
   u64 old = *read;
@@ -316,7 +330,8 @@ static void write_unit(Worker *k, Warp *w, const In *I, int lane, u64 *write, u6
   Launch *L = k->L;
   u32 how = FLAGS(mine);
   if (TICK(*write) >= L->race_since && !SAME_SEGMENT(*write, mine) && !is_ordered(k, w, *write) &&
-      !((how & ACCESS_ATOMIC) && (FLAGS(*write) & (ACCESS_ATOMIC | ACCESS_STRONG)))) {
+      !((how & ACCESS_ATOMIC) && (FLAGS(*write) & (ACCESS_ATOMIC | ACCESS_STRONG))) &&
+      !((how & ACCESS_STRONG) && is_observed(w, *write, address))) {
     if (same) {
       if (race_kind(L, *write) == CHECK_GLOBAL)
         note_race(k, CHECK_EQUAL, I, w->wid * 32 + lane, address, *write);
@@ -338,7 +353,7 @@ void race_read(Worker *k, Warp *w, const In *I, int lane, Alloc *a, u64 address,
   Units u = units_at(a);
   u64 mine = STAMP(w, I, k->access), at = address - a->lo;
   for (u64 i = at >> a->grain; i <= (at + size - 1) >> a->grain; i++)
-    read_unit(k, w, I, lane, &u.write[i], &u.read[i], mine, address);
+    read_unit(k, w, I, lane, &u.write[i], &u.read[i], mine, address, size);
 }
 
 // `bytes` (a row of the whole warp, `each` bytes a lane, or one lane's) are about to be stored.
@@ -347,6 +362,7 @@ void race_write(Worker *k, Warp *w, const In *I, int lane, Alloc *a, u64 address
   Launch *L = k->L;
   if (!make_units(a, each)) return;
   Units u = units_at(a);
+  if (flags == ACCESS_STRONG && each == 8) flags |= WHOLE;
   u64 mine = STAMP(w, I, flags), at = address - a->lo, first = at >> a->grain;
   u64 count = ((at + size - 1) >> a->grain) - first + 1, since = (u64)L->race_since << 32, odd = 0;
   for (u64 i = first; i < first + count; i++) odd |= u.write[i] >= since;

@@ -52,6 +52,7 @@ enum {
 // Of loads, stores and atomics, in `fl`: volatile, relaxed, acquire or release; and a release.
 enum { FL_STRONG = 256, FL_RELEASE = 512 };
 enum { ACCESS_ATOMIC = 1, ACCESS_STRONG = 2 };
+enum { OBSERVED = 4 };
 enum { WRITE_NONE, WRITE_SOME, WRITE_ALL };
 enum { ORDER_FORWARD, ORDER_REVERSE, ORDER_INTERLEAVED };
 
@@ -89,6 +90,8 @@ typedef struct {
   u32 tick, seen, fenced;        // races.c: now; what the warp has seen; what its next strong write tells
   Async *async; u32 nasync, group[LANES], born;   // born: lanes that a thread was started in
   Parked parked[LANES];
+  struct { u64 address, write; } observed[OBSERVED];   // words that strong reads met, and whose writes
+  u32 nobserved;
   u32 tid[3][LANES] __attribute__((aligned(64)));
   Frame frames[MAX_FRAMES];
   Entry st[MAX_STACK];

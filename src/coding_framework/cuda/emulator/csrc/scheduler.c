@@ -195,8 +195,10 @@ static void release(Worker *k, Block *b, u64 warps, u32 id) {
       live |= (u32)(b->warps[i].state != DONE) << i;
       got |= (u32)(b->warps[i].state == BLOCKED && b->warps[i].bar == id) << i;
     }
-    if (k->L->races) race_barrier(k, b, warps, got, got == live ? 0 : bar->gave, got == live);
-    if (got == live) b->partial = 0;
+    // one that counts fewer threads than the block has does not wait for warps that have exited
+    int all = got == live && !(bar->expected && bar->expected < warps * LANES);
+    if (k->L->races) race_barrier(k, b, warps, got, all ? 0 : bar->gave, all);
+    if (all) b->partial = 0;
     else order_after(b, warps, got, bar->gave);
   }
   for (u64 i = 0; i < warps; i++) {

@@ -139,7 +139,7 @@ void special_register(Worker *k, Warp *w, const In *I) {
     case 14: one = mixed(L->noise ^ k->blk->index << 20) % 132; break;
     case 15: one = 132; break;
     case 16: one = L->dynamic_shared; break;
-    case 17: one = L->shared_bytes; break;
+    case 17: one = L->order == ORDER_INTERLEAVED ? 233472 : L->shared_bytes; break;   // as devices reserve
     case 18: one = L->workspace >> 32; break;         // %envreg1, %envreg2: the grid's workspace
     case 19: one = L->workspace & FULL; break;
     case 26: case 28: one = clock_now(k); break;
