@@ -67,6 +67,16 @@ async def test_a_scripted_agent_comes_from_a_wrong_kernel_to_a_verified_one() ->
         assert (time.perf_counter() - start) / 16 < 0.3 * machine_factor()
 
 
+async def test_several_first_kernels_are_written_at_once() -> None:
+    names = ["mul2_add_relu", "tanh_mul2"]
+    async with agent() as client:
+        said = await asyncio.gather(*(say(client, "write", task=name) for name in names))
+    for text, failed in said:
+        assert not failed
+        assert "correct" in text.splitlines()[0]
+        assert "__global__" in text
+
+
 HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"task": "reluu", "kernel": "x"}, "no task is called 'reluu'; close names: relu"),
     ({"task": "no_such.py:M", "kernel": "x"}, "cannot be read"),

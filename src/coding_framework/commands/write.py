@@ -41,12 +41,11 @@ def run(args: Namespace) -> int:
     output = options.output or Path(f"{task.name}.cu")
     if output.exists():
         raise UsageError(f"{output} is there already: choose another --output, or remove it")
-    from coding_framework.data.lower.naive import lower
-    from coding_framework.data.read import read
     from coding_framework.explanation.verdict_text import verdict_text
+    from coding_framework.orchestration.compiler import write_kernel
 
     start = time.monotonic()
-    code = lower(read(task))
+    code = write_kernel(task)
     write_atomic(output, code)
     seconds = time.monotonic() - start
     print(f"cuda-rl: {output}: written in {seconds:.1f} s", file=sys.stderr, flush=True)

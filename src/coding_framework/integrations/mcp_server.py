@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.explanation.verdict_text import counter_texts
 from coding_framework.explanation.verdicts import ExplainedVerdict
 from coding_framework.integrations.kernels import KernelJudge
+from coding_framework.orchestration.compiler import write_kernel
 from coding_framework.types import Task, source_text
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ class JudgeTools:
     def __init__(self, judge: KernelJudge, *, files: bool) -> None:
         """files: whether tasks and kernels may be files of this machine."""
         self._judge, self._files = judge, files
+        # torch.export (2.11) ends the process on a new thread after the first one has ended.
+        self._writer = ThreadPoolExecutor(1, "write")
         self.server = MCPServer(
             "cuda-rl", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR"
         )
@@ -72,12 +76,10 @@ class JudgeTools:
     async def write(self, task: str, inputs: str = "", init: str = "") -> str:
         """A first kernel for a task, written without a model, and its verdict: right, and simple
         to make faster. Arguments as of judge."""
-        from coding_framework.data.lower.naive import lower
-        from coding_framework.data.read import read
 
         async def written() -> str:
             found = await asyncio.to_thread(self._task, task, inputs, init)
-            code = await asyncio.to_thread(lambda: lower(read(found)))
+            code = await asyncio.wrap_future(self._writer.submit(write_kernel, found))
             verdict = await self._judge.verdict_async(found, code)
             if len(code) > MOST_CHARS - 500:
                 return f"{verdict!r}\n{len(code)} characters: `cuda-rl write` writes it to a file"

@@ -22,8 +22,9 @@ class CompilerAgent:
 
 
 def write_kernel(task: Task) -> str:
-    """The compiler's kernel for a task; seconds. Raises UnreadableError, which names the operation
-    that has none and its line."""
+    """The compiler's kernel for a task; takes seconds. On the main thread, or always on the same
+    one: torch.export (2.11) ends the process on a new thread after another has ended. Raises
+    UnreadableError, which names the operation that has none and its line."""
     from coding_framework.data.lower.naive import lower
     from coding_framework.data.read import read
 
