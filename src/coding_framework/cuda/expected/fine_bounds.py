@@ -13,10 +13,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import nn
 
+from coding_framework.cuda.expected.choices import UNDEFINED_CAST, open_elements, pointed_at
 from coding_framework.cuda.expected.edge_draws import EdgeKind
 from coding_framework.cuda.expected.model_calls import (
     call,
@@ -27,6 +29,7 @@ from coding_framework.cuda.expected.model_calls import (
 from coding_framework.cuda.expected.rounding import BY_INDEX, TEXTBOOK, UNDEFINED_TIES, Inexact
 from coding_framework.cuda.expected.tolerance import (
     ExpectedOutput,
+    PointedAt,
     Spread,
     accumulation_eps,
     element_tolerance,
@@ -72,11 +75,24 @@ def finely_expected(
         for bound, m, s in zip(bounds, most, strict, strict=True):
             if bound is not None and m is not None and s is not None:
                 bound.keep_below(m, s.changes)
-    ties = edge == "ties" and _ties_are_undefined(operations, native)
-    return tuple(
-        _output(n, r, b, coarse, edge, ties)
-        for n, r, b in zip(native, reference, bounds, strict=True)
-    )
+    pointed = pointed_at(model, inputs, native, reduction_length)
+    ties = edge == "ties" and _ties_are_undefined(operations, native, pointed)
+    outputs = [
+        _output(n, r, b, coarse, edge, ties, p)
+        for n, r, b, p in zip(native, reference, bounds, pointed, strict=True)
+    ]
+    if operations[UNDEFINED_CAST]:
+        told = open_elements(model, inputs)
+        outputs = [_without(o, free) for o, free in zip(outputs, told, strict=True)]
+    return tuple(outputs)
+
+
+def _without(output: ExpectedOutput, free: torch.Tensor) -> ExpectedOutput:
+    """The output, of which `free` elements decide nothing."""
+    if not bool(free.any()):
+        return output
+    decides = ~free if output.decides is None else output.decides & ~free
+    return replace(output, decides=decides)
 
 
 class _Bound(Spread):
@@ -184,10 +200,16 @@ def _add_changes(
     return operations, False
 
 
-def _ties_are_undefined(operations: Counter[str], outputs: Sequence[torch.Tensor]) -> bool:
-    """Whether an answer may depend on which of two equal elements an operation takes."""
+def _ties_are_undefined(
+    operations: Counter[str],
+    outputs: Sequence[torch.Tensor],
+    pointed: Sequence[PointedAt | None],
+) -> bool:
+    """Whether an answer may depend on which of two equal elements an operation takes, where no
+    index says which."""
     chosen = operations.keys() & UNDEFINED_TIES
-    told = any(not t.is_floating_point() for t in outputs) or operations.keys() & BY_INDEX
+    whole = [p for t, p in zip(outputs, pointed, strict=True) if not t.is_floating_point()]
+    told = None in whole or operations.keys() & BY_INDEX
     return bool(chosen and told)
 
 
@@ -198,13 +220,16 @@ def _output(
     coarse: bool,
     edge: EdgeKind | None,
     ties: bool,
+    pointed: PointedAt | None,
 ) -> ExpectedOutput:
     if bound is None:
         tolerance, decides = None, native == reference if edge is not None else None
+        if decides is not None and pointed is not None:
+            decides |= pointed.near(native, reference)
     else:
         tolerance, decides = bound.finish(coarse, edge is not None)
     if decides is not None and ties:
         decides = torch.zeros_like(decides)
     if decides is not None and bool(decides.all()):
         decides = None
-    return ExpectedOutput(reference, native, tolerance, decides)
+    return ExpectedOutput(reference, native, tolerance, decides, pointed)

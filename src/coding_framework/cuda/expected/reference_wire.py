@@ -22,7 +22,7 @@ from coding_framework.cuda.expected.inputs import (
     tensor_from_bits,
 )
 from coding_framework.cuda.expected.signature import ModelSignature
-from coding_framework.cuda.expected.tolerance import ExpectedOutput
+from coding_framework.cuda.expected.tolerance import ExpectedOutput, PointedAt
 from coding_framework.errors import UsageError
 
 _HEADER = struct.Struct("<I")
@@ -112,12 +112,18 @@ def packed_outputs(
     """What the process answers."""
     told = {
         "names": signature.parameter_names,
-        "outputs": [[o.tolerance is not None, o.decides is not None] for o in outputs],
+        "outputs": [
+            [o.tolerance is not None, o.decides is not None, o.pointed and o.pointed.any_order]
+            for o in outputs
+        ],
     }
     tensors = [*parameters]
     for output in outputs:
         tensors += [output.reference, output.native]
         tensors += [t for t in (output.tolerance, output.decides) if t is not None]
+        if output.pointed is not None:
+            pointed = output.pointed
+            tensors += [pointed.values, pointed.allowed, pointed.rows.contiguous()]
     return packed(told, tensors)
 
 
@@ -134,11 +140,14 @@ def unpacked_outputs(
         rest = iter(tensors)
         parameters = tuple(next(rest) for _ in names)
         outputs = []
-        for has_tolerance, has_mask in told["outputs"]:
+        for has_tolerance, has_mask, any_order in told["outputs"]:
             reference, native = next(rest), next(rest)
             tolerance = next(rest) if has_tolerance else None
             mask = next(rest) if has_mask else None
-            outputs.append(_checked(ExpectedOutput(reference, native, tolerance, mask)))
+            pointed = None
+            if any_order is not None:
+                pointed = PointedAt(next(rest), next(rest), next(rest), bool(any_order))
+            outputs.append(_checked(ExpectedOutput(reference, native, tolerance, mask, pointed)))
         if next(rest, None) is not None or not outputs:
             raise ValueError("tensors are left over, or no output is there")
         return names, parameters, tuple(outputs)
@@ -160,6 +169,12 @@ def _checked(output: ExpectedOutput) -> ExpectedOutput:
         fits &= not bool((tolerance < 0).any())
     if output.decides is not None:
         fits &= output.decides.shape == native.shape and output.decides.dtype is torch.bool
+    if (pointed := output.pointed) is not None:
+        fits &= pointed.values.dim() == 2 and pointed.values.dtype is torch.float64
+        fits &= pointed.allowed.shape == pointed.values.shape[:1] and not floating
+        fits &= pointed.rows.shape == native.shape and pointed.rows.dtype is torch.int64
+        fits = fits and bool(((pointed.rows >= 0) & (pointed.rows < len(pointed.values))).all())
+        fits &= pointed.values.numel() > 0
     if not fits:
         raise ValueError("an output does not fit its reference")
     return output

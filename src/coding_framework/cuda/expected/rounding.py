@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from coding_framework.cuda.expected.choices import UNDEFINED_CAST, undefined_cast
 from coding_framework.reference_model.operations import EXACT, OperationMode, names, plain_name
 
 _LARGEST_RATIO = 100.0
@@ -175,7 +176,10 @@ class Inexact(OperationMode):  # type: ignore[no-untyped-call]
         self.seen[name] += 1
         plain = plain_name(func)
         if plain in EXACT or func.is_view:
-            return func(*args, **kwargs)
+            exact = func(*args, **kwargs)
+            if undefined_cast(plain, args, exact) is not None:
+                self.seen[UNDEFINED_CAST] += 1
+            return exact
         own = _OWN_SCALES.get(plain)
         if own in _LOSES_SMALL and not self._textbook:
             own = _rounded
