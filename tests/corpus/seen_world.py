@@ -8,6 +8,7 @@ outlives a call, and the order of work on streams.
 
 from __future__ import annotations
 
+from coding_framework.types import TensorSpec, TestCase
 from corpus.fresh_base import extension
 from corpus.records import AFFINE, NEVER_CORRECT, ROW_SUM, Attack
 from corpus.seen_narrow import Pair
@@ -302,7 +303,34 @@ RACE_PAIRS: tuple[Pair, ...] = (
               "  int n = x.numel(); auto out = torch::empty_like(x); k<<<(n + 127) / 128, 128>>>(x.data_ptr<float>(), out.data_ptr<float>(), n);")),
 )  # fmt: skip
 
-WORLD_PAIRS: tuple[Pair, ...] = (*MACHINE_PAIRS, *STATE_PAIRS, *RACE_PAIRS)
+_LARGE_SUM = ROW_SUM.model_copy(
+    update={
+        "gpu_cases": (
+            TestCase(
+                name="large",
+                inputs=(TensorSpec(name="x", shape=(100_000, 64)),),
+                reduction_length=64,
+                shown=True,
+            ),
+        )
+    }
+)
+_ROW = """__global__ void k(const float* x, float* o, int R, int C) {{
+  int r = {row}; if (r >= R) return; float a = 0;
+  for (int j = 0; j < C; j++) a += x[(size_t)r * C + j];
+  o[r] = a; }}
+"""
+
+SIZE_PAIRS: tuple[Pair, ...] = (
+    Pair("rows_in_the_second_axis_of_the_grid", _LARGE_SUM,
+         _sum(_ROW.format(row="blockIdx.y"), "k<<<dim3(1, R), 1>>>({p}, R, C);"),
+         _sum(_ROW.format(row="blockIdx.x"), "k<<<R, 1>>>({p}, R, C);")),
+    Pair("a_published_size_that_it_refuses", _LARGE_SUM,
+         _sum(_ROW.format(row="blockIdx.x"), "TORCH_CHECK(R <= 65535, \"too many rows\"); k<<<R, 1>>>({p}, R, C);"),
+         _sum(_ROW.format(row="blockIdx.x"), "TORCH_CHECK(R <= 1 << 20, \"too many rows\"); k<<<R, 1>>>({p}, R, C);")),
+)  # fmt: skip
+
+WORLD_PAIRS: tuple[Pair, ...] = (*MACHINE_PAIRS, *STATE_PAIRS, *RACE_PAIRS, *SIZE_PAIRS)
 
 WORLD_ATTACKS: tuple[Attack, ...] = tuple(
     Attack(f"world/{p.name}", "what it may not depend on", p.attack, p.task, NEVER_CORRECT, "seen")

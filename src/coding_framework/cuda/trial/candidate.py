@@ -29,7 +29,11 @@ from coding_framework.cuda.sandbox.reused import reused
 from coding_framework.cuda.timing.backend import Backend
 from coding_framework.cuda.timing.profiler import ReplayFiles
 from coding_framework.cuda.timing.results import TimedCase, summed_counters
-from coding_framework.cuda.trial.fresh_processes import RecordedCall, require_same_plans
+from coding_framework.cuda.trial.fresh_processes import (
+    RecordedCall,
+    require_published,
+    require_same_plans,
+)
 from coding_framework.cuda.trial.setup import TrialSetting, TrialSetup, open_setup
 from coding_framework.cuda.trial.trial import CaseTrial
 from coding_framework.cuda.trial.verdict_draft import NOT_CHECKED, TrialLog, VerdictDraft
@@ -100,7 +104,20 @@ class CandidateTrials:
         if self._recorded and self._module is not None:
             limits = RunLimits()
             require_same_plans(self._tried, self._module, self._recorded, limits)
+            self._record_published(cases)
         return found[self._setting.backend.timed_case(self._draft.task).name]
+
+    def _record_published(self, cases: Sequence[TestCase]) -> None:
+        """Published sizes that are not run here, where they have the module of the first call."""
+        assert self._module is not None
+        first = self._recorded[0]
+        tried = next(case for case in cases if case.name == first.case)
+        published = [
+            case
+            for case in self._draft.task.gpu_cases
+            if case not in cases and case.init_args == tried.init_args
+        ]
+        require_published(self._tried, self._module, first, published)
 
     def _try_other_devices(self, cases: Sequence[TestCase]) -> None:
         """One call on each shape set for a host process that is told of other devices. Raises

@@ -11,7 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import torch
+
 from coding_framework.cuda.build.ptx_summary import ptx_of, unread_parameters
+from coding_framework.cuda.expected.inputs import TORCH_DTYPES
 from coding_framework.cuda.expected.reference import Expectation
 from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.host.case_run import HostProcess
@@ -30,7 +33,7 @@ from coding_framework.cuda.plan.launch_plan import (
 from coding_framework.cuda.plan.plan_data import moved_ops
 from coding_framework.cuda.sandbox.reused import ReusedSandbox
 from coding_framework.cuda.trial.setup import TrialSetting, TrialSetup, open_host
-from coding_framework.types import Status
+from coding_framework.types import Status, TestCase
 
 PROCESSES = 10
 """A fair coin that host code throws in its process falls alike in the trial's and all of these once
@@ -41,6 +44,9 @@ with its inputs elsewhere."""
 
 ANSWER_CALLS = 64
 """The same of an answer in Python: nobody looks at what its variables hold, so that each counts."""
+
+_PUBLISHED = RunLimits(memory_bytes=1 << 40, upload_bytes=1 << 32, operations=100_000)
+"""At real sizes, on paper."""
 
 _FEW, MANY = 4, 1100
 """Calls that show whether host code counts them, and more calls of one that does: half a second."""
@@ -89,6 +95,36 @@ def require_same_plans(
             _require_same(setting, module, calls, limits, unread, last=number == last)
     except (ReadsBackError, ExtensionWanted):
         pass  # no more can be recorded: what it does next depends on what it reads, or is compiled
+
+
+def require_published(
+    setting: TrialSetting, module: ModuleInfo, call: RecordedCall, cases: Sequence[TestCase]
+) -> None:
+    """Raises CandidateFault where the host code fails at sizes that nothing here is run at: it
+    refuses them, or asks for a launch outside of CUDA's limits. call: one at other sizes."""
+    paper = PaperDevice()
+    recorder = PlanRecorder(paper, _PUBLISHED)
+    for case in cases:
+        now = {}
+        for place, spec in zip(call.plan.inputs[: call.inputs], case.inputs, strict=True):
+            tensor = torch.empty(spec.shape, dtype=TORCH_DTYPES[spec.dtype], device="meta")
+            address = paper.alloc(tensor.nbytes)
+            now[place.address] = TensorRef(address, spec.shape, tensor.stride(), spec.dtype)
+        arguments = tuple(
+            now.get(a.address, a) if isinstance(a, TensorRef) else a for a in call.arguments
+        )
+        recorder.begin()
+        try:
+            with open_host(setting, module, recorder) as open_session:
+                open_session(call.signature).call(arguments)
+        except (ReadsBackError, ExtensionWanted):
+            continue
+        except CandidateFault as fault:
+            if fault.status is Status.RUNTIME_ERROR:  # not beyond limits that are for small sizes
+                shapes = ", ".join("x".join(map(str, spec.shape)) for spec in case.inputs)
+                raise CandidateFault(
+                    fault.status, f"at the published size ({shapes}): {fault.reason}"
+                ) from fault
 
 
 def _require_same(
