@@ -11,14 +11,14 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, SecretBytes
+from pydantic import Field, SecretBytes, ValidationError
 
-from coding_framework.errors import UsageError
+from coding_framework.errors import UsageError, first_complaint
 from coding_framework.paths import write_error
 from coding_framework.types import (
     BackendChoice,
@@ -36,7 +36,7 @@ from coding_framework.types import (
 if TYPE_CHECKING:
     from coding_framework.agents.policies import TransformersPolicy
     from coding_framework.agents.prompts import PromptBudget
-    from coding_framework.cuda.judge import JudgeConfig, OptionalCheck
+    from coding_framework.cuda.judge import JudgeConfig
     from coding_framework.cuda.many.pool import JudgePool
     from coding_framework.cuda.many.split_judge import RemoteBuildJudge, RemoteCompiler
     from coding_framework.orchestration.turn import Agent
@@ -70,18 +70,13 @@ class JudgeSettings(Config):
 def make_judge(
     backend: BackendChoice = "auto",
     sandbox: SandboxName = "auto",
-    seed: int | None = None,
+    *,
     workers: int | None = None,
     secret: str | None = None,
     run_folder: str | Path | None = None,
-    baselines: BaselinesName = "eager",
-    profile: bool = False,
-    experiment_without: Sequence[OptionalCheck] = (),
     told_in: str | Path | None = None,
-    references: Literal["trusted", "sandboxed"] = "trusted",
     kept_bytes: int | None = None,
-    time_naive: bool = True,
-    small_shapes: bool = True,
+    **judging: Any,
 ) -> JudgePool:
     """A judge for many candidates at once. Its processes start with the first candidate and end
     with `close`, or with this process.
@@ -89,12 +84,9 @@ def make_judge(
     secret: in hexadecimal, for judges that have to draw alike; None: one of its own.
     run_folder: verdicts are kept there, with a secret of the run: its other judges find them again,
     and so does the run when it goes on after a stop. Other runs draw afresh.
-    experiment_without: checks that are off (`JudgeConfig`).
     told_in: a folder of the run that is told what the judge does; None: `run_folder`.
-    references: sandboxed: tasks come from callers, and their references run in a sandbox.
     kept_bytes: of the verdicts in `run_folder` at most; None: all are kept.
-    time_naive: on a GPU, False: no time is taken for naive kernels, which nobody asks for.
-    small_shapes: on a GPU, False: real sizes alone (`JudgeConfig`), of what the emulator judged.
+    judging: other fields of `JudgeConfig`. Raises UsageError for one that it does not have.
     """
     from coding_framework.cuda.many.pool import JudgePool
     from coding_framework.store.run_status import enclosing_run
@@ -103,18 +95,7 @@ def make_judge(
     if run_folder is not None:
         cache = Path(run_folder) / "verdicts"
         secret = secret or run_secret(Path(run_folder))
-    config = _judge_config(
-        secret,
-        backend=backend,
-        sandbox=sandbox,
-        seed=seed,
-        baselines=baselines,
-        profile=profile,
-        experiment_without=tuple(experiment_without),
-        references=references,
-        time_naive=time_naive,
-        small_shapes=small_shapes,
-    )
+    config = _judge_config(secret, backend=backend, sandbox=sandbox, **judging)
     within = told_in if told_in is not None else run_folder
     return JudgePool(
         config,
@@ -130,7 +111,10 @@ def _judge_config(secret: str | None, **fields: Any) -> JudgeConfig:
     from coding_framework.cuda.judge import JudgeConfig
 
     drawn_from = None if secret is None else SecretBytes(bytes.fromhex(secret))
-    return JudgeConfig(secret=drawn_from, **fields)
+    try:
+        return JudgeConfig(secret=drawn_from, **fields)
+    except ValidationError as e:
+        raise UsageError(f"the judge cannot be set so: {first_complaint(e, '')}") from e
 
 
 def make_task_reader(

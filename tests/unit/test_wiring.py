@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coding_framework.errors import InfrastructureError
+from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.wiring import make_judge, run_secret
 
 pytestmark = pytest.mark.unit
@@ -38,3 +38,8 @@ def test_a_run_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> 
     (tmp_path / "file").write_text("")
     with pytest.raises(InfrastructureError, match="cannot be written"):
         run_secret(tmp_path / "file")
+
+
+def test_a_setting_that_no_judge_has_is_one_sentence() -> None:
+    with pytest.raises(UsageError, match="there is no setting profil"):
+        make_judge("emulator", profil=True)

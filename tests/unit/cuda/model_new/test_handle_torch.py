@@ -184,6 +184,9 @@ def test_values_are_packed_as_torch_packs_them(name: str, ours: Any) -> None:
     assert dtype.unpack(packed) == tensor.tolist()
 
 
+@pytest.mark.skipif(
+    not torch.__version__.startswith("2.11."), reason="the names are those of the lock's torch"
+)
 def test_the_names_of_torch_are_those_of_the_installed_one() -> None:
     script = Path(__file__).parents[4] / "scripts/build_torch_names.py"
     code = (  # a fresh interpreter: what other tests import adds methods to torch's Module

@@ -29,7 +29,7 @@ def test_the_named_nvcc_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     toolkit = find_toolkit()
     assert (toolkit.origin, toolkit.nvcc) == ("CUDA_RL_NVCC", nvcc.resolve())
     assert (toolkit.include / "cuda_runtime.h").is_file()
-    assert toolkit.version.startswith("13.0.")
+    assert toolkit.version.startswith("13.")
 
 
 def test_the_packages_serve_where_path_has_no_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
