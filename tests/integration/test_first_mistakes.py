@@ -39,7 +39,7 @@ MISTAKES = {
         RIGHT.replace("fmaxf(x[i], 0.0f)", "x[i]"), Status.WRONG_OUTPUT, "max(x, 0)",
     ),
     "too many threads": (
-        RIGHT.replace("threads = 256", "threads = 2048"), Status.WRONG_OUTPUT,
+        RIGHT.replace("threads = 256", "threads = 2048"), Status.RUNTIME_ERROR,
         "at most 1024 threads a block",
     ),
     "another dtype": (

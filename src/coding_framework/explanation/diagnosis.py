@@ -336,9 +336,12 @@ _BY_REASON: dict[Status, tuple[tuple[str, Diagnosis], ...]] = {
                 "large.",
             ),
         )),
-        (r"threads|block|grid|configuration", Diagnosis(
+        (r"threads|block|grid|configuration|at the launch of", Diagnosis(
             "The launch asks for more than a GPU has.",
-            ("Use at most 1024 threads a block and 48 KiB of static shared memory.",),
+            (
+                "Use at most 1024 threads a block and 48 KiB of shared memory; for more of it call "
+                "cudaFuncSetAttribute first.",
+            ),
         )),
         (r"scalar type|dtype|data_ptr|expected .* but", Diagnosis(
             "forward takes another type than the task's inputs have.",

@@ -66,7 +66,8 @@ def constructor_arguments(names: Mapping[str, Any]) -> list[Any]:
     [list, dict], or a dict of what `Model` takes by name. Raises TypeError for what it takes by
     name alone."""
     given = names["get_init_inputs"]()
-    placed, named = ((), given) if isinstance(given, dict) else (given, {})
+    placed: Any = () if isinstance(given, dict) else given
+    named: Any = given if isinstance(given, dict) else {}
     if len(placed) == 2 and isinstance(placed[0], (list, tuple)) and isinstance(placed[1], dict):
         placed, named = placed
     if not named:
@@ -124,11 +125,12 @@ def init_arguments(model: Any, values: Sequence[Any]) -> list[Any]:
     tuples, with a list wherever the reference's own `get_init_inputs()` has one."""
     if not any(isinstance(value, tuple) for value in values):
         return list(values)
+    own: Sequence[Any]
     try:
         own = constructor_arguments({"Model": model, **model.__init__.__globals__})
     except Exception:  # there is none, or what a user's own source raises
         own = ()
-    if not isinstance(own, (list, tuple)) or len(own) != len(values):
+    if len(own) != len(values):
         return list(values)
     return [_like(value, one) for value, one in zip(values, own, strict=True)]
 
