@@ -453,8 +453,7 @@ BREAKING = [
         "launch_that_fails_unnoticed",
         DOUBLE_KERNEL,
         "twice<<<1, 2048>>>(px, po, n);",
-        WRONG,
-        REJECTED,
+        RUNTIME,
     ),
     _double(
         "device_memory_hog",
