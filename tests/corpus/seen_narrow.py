@@ -214,6 +214,9 @@ NARROW_PAIRS: tuple[Pair, ...] = (
                          " q[j] = s; }"),
          _with_parameter(f"{_EACH} {{ float s = 0; for (int i = j; i < C; i++) s += p[i];"
                          " q[j] = s; }")),
+    Pair("halves_away_from_zero", task("quarters", "torch.round(x * 4) / 4", MATRIX),
+         _each("if (i < n) o[i] = roundf(x[i] * 4) / 4;"),
+         _each("if (i < n) o[i] = rintf(x[i] * 4) / 4;")),
     Pair("slope_below_one", task("prelu", "self.f(x)", _FIXED, init=": self.f = nn.PReLU()"),
          _with_parameter(f"{_EACH} q[j] = fmaxf(p[j], w[0] * p[j]);"),
          _with_parameter(f"{_EACH} q[j] = p[j] > 0 ? p[j] : w[0] * p[j];")),

@@ -127,8 +127,8 @@ class OperationCounter(OperationMode):  # type: ignore[no-untyped-call]
             self._alive += made
             for tensor in made:
                 key = tensor.untyped_storage()._cdata
-                pairs = zip((longest, chain), self._of(tensor), strict=True)
-                self._terms[key] = tuple(map(max, pairs))
+                before_it, ended = self._of(tensor)
+                self._terms[key] = max(longest, before_it), max(chain, ended)
         return result
 
 

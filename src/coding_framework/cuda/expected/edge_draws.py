@@ -180,11 +180,11 @@ def _rows(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _ties(spec: TensorSpec, adds: bool, g: np.random.Generator) -> Floats:
     """Rows of four kinds: zeros of both signs; one value, zero or not; few values, a third of them
-    zero; and few values of which none is zero."""
+    zero; and few values of half the step, none of them zero: some are a half when times 4."""
     span = 8 if spec.low is None and spec.high is None else _span_in_steps(spec)
     few = g.integers(-span, span + 1, spec.shape) * _STEP
     few = np.where(g.random(spec.shape) < 1 / 3, 0.0, few)
-    unlike_zero = np.where(few == 0.0, _STEP, few)
+    unlike_zero = np.where(few == 0.0, _STEP, few) / 2
     constant = g.integers(-span, span + 1, _rows(spec.shape)) * _STEP
     kind = (g.permutation(math.prod(_rows(spec.shape))) % 4).reshape(_rows(spec.shape))
     values = np.where(kind == 0, 0.0, np.where(kind == 1, constant, few))

@@ -209,7 +209,8 @@ def test_a_gate_that_underflows_is_right_where_pytorchs_does_and_nowhere_else() 
 
 def test_ties_decide_nothing_where_nobody_says_which_one_is_taken() -> None:
     kinds = {
-        "torch.topk(x, 3, dim=1)[1]": False,
+        "torch.topk(x, 3, dim=1)[1]": True,  # by what it points at
+        "torch.topk(x, 3, dim=1)[1] * 2": False,
         "torch.topk(x, 3, dim=1)[0]": True,
         "torch.gather(x * x, 1, torch.topk(x, 3, dim=1)[1])": False,
         "x.argmax(1)": True,
