@@ -57,7 +57,9 @@ def test_a_verdict_of_an_experiment_says_so(
 
 
 def test_the_whole_judge_refuses_both_and_finds_no_verdict_of_an_experiment(tmp_path: Path) -> None:
-    with make_judge("emulator", workers=1, run_folder=tmp_path, experiment_without=EXPLOITS) as lax:
+    with make_judge(
+        "emulator", workers=1, run_folder=tmp_path, experiment_without=tuple(EXPLOITS)
+    ) as lax:
         verdicts = [lax.judge_blocking(DOUBLE_TASK, code) for code in EXPLOITS.values()]
     assert [verdict.status for verdict in verdicts] == [Status.CORRECT] * 2
     with make_judge("emulator", workers=1, run_folder=tmp_path) as whole:
