@@ -63,6 +63,14 @@ def test_trl_makes_a_step(tmp_path: Path) -> None:
     assert (tmp_path / "model.safetensors").is_file()
 
 
+def test_the_loop_on_one_page_answers_judges_and_updates() -> None:
+    few = ("--tasks", "1", "--group", "2", "--steps", "1", "--warm-up", "1", "--layers", "1")
+    done = run(sys.executable, EXAMPLES.parent / "rl_loop.py", *few)
+    assert done.returncode == 0, done.stderr
+    assert "shown 1 times" in done.stdout
+    assert "step 1: 2 " in done.stdout, "both answers have the same status, here of a base model"
+
+
 def test_verifiers_plays_an_episode_of_two_turns(tmp_path: Path, model_url: str) -> None:
     programs = environment_of("verifiers", tmp_path / "venv")
     done = run(
