@@ -29,9 +29,9 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
     [
         (
             [],
-            "choose one of quickstart, judge, explain, judge-many, judge-server, new-task, write, "
-            "solve, replay, eval, rft, serve, serve-policy, kernel, token, tasks, data, "
-            "export-modelnew, import-modelnew, view, deploy, cache, doctor",
+            "choose one of quickstart, judge, explain, judge-many, judge-server, mcp, skill, "
+            "new-task, write, solve, replay, eval, rft, serve, serve-policy, kernel, token, "
+            "tasks, data, export-modelnew, import-modelnew, view, deploy, cache, doctor",
         ),
         (["train"], "choose one of quickstart, judge"),
         (["judge", "--task", "relu"], "required: --kernel"),
@@ -51,7 +51,10 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
         ),
         (["judge", "--task", "relu", "--kernel", "/tmp"], "cannot be read (Is a directory)"),
         (["judge", "--task", "relu_nosuch", "--kernel", "k"], "no task is called 'relu_nosuch'"),
-        (["judge", "--task", "nofile.json", "--kernel", "k"], "cannot read the task file"),
+        (
+            ["judge", "--task", "nofile.json", "--kernel", "k"],
+            "the task file nofile.json cannot be read",
+        ),
         (["judge", "--taks", "relu", "--kernel", "k"], "no flag '--taks': did you mean --task?"),
         (["eval", "comapre", "a", "b"], "did you mean `cuda-rl eval compare`?"),
         (["eval", "--json", "compare", "a", "b"], "give compare first, its flags after it"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 from pydantic import PrivateAttr
 
 from coding_framework.explanation.page import page
@@ -18,7 +16,7 @@ class ExplainedVerdict(Verdict):
     _code: str = PrivateAttr()
 
     @classmethod
-    def of(cls, verdict: Verdict, task: Task, code: str) -> Self:
+    def of(cls, verdict: Verdict, task: Task, code: str) -> ExplainedVerdict:
         found = cls.model_construct(**dict(verdict))
         found._task, found._code = task, code
         return found

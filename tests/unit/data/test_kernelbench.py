@@ -300,7 +300,7 @@ def test_indices_of_draws_that_have_nothing_in_common_are_those_of_the_first() -
     assert (given.low, given.high) == (0.0, 4.0)
 
 
-@pytest.mark.parametrize("argument", ["[[[3, 64]], [64, 5]]", "{'k': 1}"])
+@pytest.mark.parametrize("argument", ["[[[3, 64]], [64, 5]]", "{3, 64}"])
 def test_an_argument_that_no_task_holds_is_refused_in_words(argument: str) -> None:
     source = STACKED.replace("[0.1, 0.5, 0.9]", argument).replace("(levels)", "([0.5])")
     with pytest.raises(UsageError, match="numbers, strings, tuples of them only"):
