@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import sympy
-
-Extent = sympy.Expr | int
-"""The length of an axis, or another whole number that depends on the sizes."""
+Extent = Any
+"""The length of an axis, or another number that depends on the sizes: an int or a sympy
+expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,5 +96,7 @@ class Graph:
     nodes: tuple[Node, ...]
     """Operations, each behind those that it reads."""
     outputs: tuple[Node, ...]
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    """What each symbol is worth at the first shape set: by it the form of a kernel is chosen."""
     constants: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Elements of tensors that the module makes from literals, by the names of their nodes."""

@@ -74,14 +74,94 @@ class UnreadableError(UsageError):
     the operation and the line of the module."""
 
 
+MOST_LAYERS = 40
+"""Of a module whose sizes are symbols while it is exported: their expressions grow with each layer
+that makes an image smaller, and so does the time (DenseNet-121: minutes). A larger one is exported
+at numbers alone, and these are looked up."""
+
+
 def read(task: Task) -> Graph:
     """The graph of a task's module. Raises UnreadableError with what has no graph, and whatever the
     module raises where it is made."""
-    first = task.cases[0]
-    graphs = [_Export(task, first)]
-    if not graphs[0].holds_for(task):
-        graphs += [_Export(task, case) for case in _telling(first, _others(task))]
-    return _SideBySide(task, graphs).graph()
+    lengths = _Lengths(task)
+    if lengths.layers > MOST_LAYERS:
+        return _read_by_numbers(task, lengths)
+    try:
+        graphs = [_Export(task, task.cases[0], lengths.varying)]
+        if not graphs[0].holds_for(task):
+            graphs += [_Export(task, case, lengths.varying) for case in lengths.telling()]
+        return _SideBySide(task, graphs).graph()
+    except UnreadableError as first:
+        try:
+            return _read_by_numbers(task, lengths)
+        except UnreadableError:
+            raise first from None
+
+
+def _read_by_numbers(task: Task, lengths: _Lengths) -> Graph:
+    cases = [task.cases[0], *lengths.telling()]
+    return _SideBySide(task, [_Export(task, case, frozenset()) for case in cases]).graph()
+
+
+Axis = tuple[int, int]
+"""(which of the tensors that a kernel is given, which axis of it)."""
+
+
+class _Lengths:
+    """The axes of all tensors that a kernel is given, and the constructor's numbers, at all shape
+    sets; the first one of the task comes first."""
+
+    def __init__(self, task: Task) -> None:
+        self.cases = (task.cases[0], *_others(task))
+        made = [_Made(task, case) for case in self.cases]
+        self.layers = sum(not list(m.children()) for m in made[0].model.modules())
+        shapes = [
+            [*(spec.shape for spec in case.inputs), *(tuple(p.shape) for p in m.state.values())]
+            for case, m in zip(self.cases, made, strict=True)
+        ]
+        if len({tuple(map(len, together)) for together in shapes}) > 1:
+            raise UnreadableError(
+                "the module has other parameters at other sizes: the number of its layers is a "
+                "size, and no kernel is right for all"
+            )
+        axes = {
+            (tensor, axis): sizes
+            for tensor, together in enumerate(zip(*shapes, strict=True))
+            for axis, sizes in enumerate(zip(*together, strict=True))
+        }
+        self.varying = frozenset(axis for axis, sizes in axes.items() if len(set(sizes)) > 1)
+        numbers = zip(*(m.init_args for m in made), strict=True)
+        plain = [n for n in numbers if all(isinstance(v, (int, float)) for v in n)]
+        told = {*axes.values(), *plain}
+        self._told = told | {(t[0],) * len(self.cases) for t in told}
+
+    def telling(self) -> list[TestCase]:
+        """The fewest shape sets besides the first at which no two lengths are equal, nor one and a
+        number, that differ at any: what is equal there is taken for the same."""
+        chosen = [0]
+        while len(chosen) < len(self.cases):
+            most = len({tuple(t[k] for k in chosen) for t in self._told})
+            left = [k for k in range(len(self.cases)) if k not in chosen]
+            counts = {k: len({tuple(t[c] for c in (*chosen, k)) for t in self._told}) for k in left}
+            best = max(left, key=counts.__getitem__)
+            if counts[best] == most:
+                break
+            chosen.append(best)
+        return [self.cases[k] for k in chosen[1:]]
+
+
+class _Made:
+    """A task's module on the meta device, at one shape set."""
+
+    def __init__(self, task: Task, case: TestCase) -> None:
+        import torch
+
+        namespace = run_reference(task.reference)
+        self.init_args = tuple(case.init_args or task.init_args)
+        with torch.device("meta"), recorded_definitions() as definitions:
+            self.model = make_model(namespace["Model"], self.init_args)
+        _with_own_tensors(self.model, namespace["Model"], self.init_args)
+        self.state = definitions.parameters(self.model)
 
 
 def _others(task: Task) -> list[TestCase]:
@@ -89,45 +169,17 @@ def _others(task: Task) -> list[TestCase]:
     return [*task.gpu_cases, *task.cases[1:]]
 
 
-def _telling(first: TestCase, others: Sequence[TestCase]) -> list[TestCase]:
-    """The fewest shape sets in which every number differs from the first one's that does in any."""
-    chosen: list[TestCase] = []
-    seen: set[object] = set()
-    while others:
-        best = max(others, key=lambda case: len(_differing(first, case) - seen))
-        if not _differing(first, best) - seen:
-            break
-        chosen.append(best)
-        seen |= _differing(first, best)
-    return chosen
-
-
-def _differing(one: TestCase, other: TestCase) -> set[object]:
-    """Which axes and numbers of the constructor are others."""
-    found: set[object] = {
-        (number, axis)
-        for number, (x, y) in enumerate(zip(one.inputs, other.inputs, strict=True))
-        for axis, (a, b) in enumerate(zip(x.shape, y.shape, strict=True))
-        if a != b
-    }
-    numbers = zip(one.init_args, other.init_args, strict=False)
-    return found | {place for place, (a, b) in enumerate(numbers) if a != b}
-
-
 class _Export:
     """A task's module exported at one shape set."""
 
-    def __init__(self, task: Task, case: TestCase) -> None:
+    def __init__(self, task: Task, case: TestCase, varying: frozenset[Axis]) -> None:
         import sympy
         import torch
         from torch.export import Dim, default_decompositions, export
 
-        namespace = run_reference(task.reference)
-        self.init_args = tuple(case.init_args or task.init_args)
-        with torch.device("meta"), recorded_definitions() as definitions:
-            model = make_model(namespace["Model"], self.init_args)
-        _with_own_tensors(model, namespace["Model"], self.init_args)
-        state = definitions.parameters(model)
+        made = _Made(task, case)
+        model, state = made.model, made.state
+        self.init_args = made.init_args
         self.case = case
         self.input_names = _input_names(model, len(case.inputs))
         self.parameter_names = list(state)
@@ -143,8 +195,12 @@ class _Export:
                 parameters = dict(zip(names, given[count:], strict=True))
                 return torch.func.functional_call(model, parameters, given[:count])
 
-        axes = tuple(dict.fromkeys(range(t.dim()), Dim.AUTO) for t in given)
-        table = default_decompositions()
+        axes = tuple(
+            {a: Dim.AUTO if (tensor, a) in varying else Dim.STATIC for a in range(t.dim())}
+            for tensor, t in enumerate(given)
+        )
+        self.varying = varying
+        table: Any = default_decompositions()
         for name in KEPT_WHOLE:
             base, overload = name.split(".")
             table.pop(getattr(getattr(torch.ops.aten, base, None), overload, None), None)
@@ -158,7 +214,11 @@ class _Export:
                 raise UnreadableError(_why_not(e)) from e
             finally:
                 torch.backends.mha.set_fastpath_enabled(True)
-        self.nodes = [n for n in self.program.graph.nodes if n.op == "call_function"]
+        self.nodes = [
+            node
+            for node in self.program.graph.nodes
+            if node.op == "call_function" and _has_tensor(node.meta.get("val"))
+        ]
         placeholders = [n for n in self.program.graph.nodes if n.op == "placeholder"]
         user = set(self.program.graph_signature.user_inputs)
         self.arguments = [n for n in placeholders if n.name in user]
@@ -177,11 +237,9 @@ class _Export:
         cases = (task.cases[0], *_others(task))
         if any((case.init_args or task.init_args) != self.init_args for case in cases):
             return False
-        for number, node in enumerate(self.arguments[: len(self.case.inputs)]):
-            for axis, size in enumerate(node.meta["val"].shape):
-                varies = len({case.inputs[number].shape[axis] for case in cases}) > 1
-                if varies and _expression(size).is_number:
-                    return False
+        for tensor, axis in self.varying:
+            if _expression(self.arguments[tensor].meta["val"].shape[axis]).is_number:
+                return False
         return True
 
     @property
@@ -199,7 +257,8 @@ def _with_own_tensors(model: Any, kind: Any, init_args: Sequence[Any]) -> None:
     import torch
 
     def own(module: Any) -> Iterator[tuple[str, Any]]:
-        for name, value in vars(module).items():
+        kept_out = {n: module._buffers.get(n) for n in module._non_persistent_buffers_set}
+        for name, value in {**vars(module), **kept_out}.items():
             if isinstance(value, torch.Tensor):
                 yield name, value
 
@@ -208,7 +267,10 @@ def _with_own_tensors(model: Any, kind: Any, init_args: Sequence[Any]) -> None:
             made = make_model(kind, init_args)
         for module, there in zip(model.modules(), made.modules(), strict=True):
             for name, value in list(own(there)):
-                setattr(module, name, value.detach())
+                if name in module._buffers:
+                    module._buffers[name] = value.detach()
+                else:
+                    setattr(module, name, value.detach())
 
 
 def _input_names(model: Any, count: int) -> list[str]:
@@ -284,10 +346,13 @@ class _SideBySide:
         self.symbols: dict[str, Symbol] = {}
         self.scalars = _scalars(exports)
         self.found: dict[Any, Node] = {}
+        self.numbers: dict[tuple[Any, ...], Any] = {}
         self.renaming: list[dict[Any, Any]] = [{} for _ in exports]
         """From an export's own symbols to ours."""
-        self.sizes: list[dict[Any, int]] = [{} for _ in exports]
+        self.sizes: list[dict[Any, Any]] = [{} for _ in exports]
         """What our symbols are worth at each shape set."""
+        self.reals: dict[tuple[float, ...], Any] = {}
+        """The same of the constructor's numbers that are no whole ones."""
         self.axes: dict[tuple[int, ...], Any] = {}
         """Numbers at each shape set -> the symbol that has them."""
 
@@ -303,11 +368,8 @@ class _SideBySide:
     def graph(self) -> Graph:
         self._same_length()
         arguments = self._arguments()
-        nodes = []
-        for together in zip(*(e.nodes for e in self.exports), strict=True):
-            made = self._node(together)
-            if made is not None:
-                nodes.append(made)
+        together = zip(*(e.nodes for e in self.exports), strict=True)
+        nodes = [self._node(exported) for exported in together]
         outputs = tuple(self._argument([n] * len(self.exports)) for n in self.first.outputs)
         if any(not isinstance(o, Node) for o in outputs):
             raise UnreadableError("the module returns a number and no tensor: return a tensor")
@@ -317,6 +379,7 @@ class _SideBySide:
             symbols=tuple(self.symbols.values()),
             nodes=tuple(_used(nodes, outputs)),
             outputs=outputs,
+            sizes={str(symbol): float(value) for symbol, value in self.sizes[0].items()},
             constants=self.constants,
         )
 
@@ -360,9 +423,15 @@ class _SideBySide:
             if len(set(actual)) > 1 and actual not in self.axes:
                 self._symbol(sympy, name, axis, actual)
         for name, kind, values in self.scalars:
-            whole = kind == "int" and len(set(values)) > 1 and tuple(values) not in self.axes
-            if whole:
+            if len(set(values)) == 1 or kind == "bool":
+                continue
+            if kind == "int" and tuple(values) not in self.axes:
                 self._symbol(sympy, name, -1, tuple(int(v) for v in values))
+            elif kind == "float":
+                symbol = self.reals[tuple(values)] = sympy.Symbol(name, real=True)
+                self.symbols[name] = Symbol(name, name, -1)
+                for known, value in zip(self.sizes, values, strict=True):
+                    known[symbol] = sympy.Float(value, 17)
         nodes = []
         for place, name in enumerate(taken):
             metas = [e.arguments[place].meta["val"] for e in self.exports]
@@ -411,11 +480,9 @@ class _SideBySide:
 
     # --- operations ---
 
-    def _node(self, together: Sequence[Any]) -> Node | None:
+    def _node(self, together: Sequence[Any]) -> Node:
         first = together[0]
         value = first.meta.get("val")
-        if not _has_tensor(value):
-            return None  # a size: it stands where it is used
         if getattr(first.target, "__name__", "") == "getitem":
             source, number = first.args
             if isinstance(source.meta["val"], (tuple, list)) and source in self.found:
@@ -469,9 +536,11 @@ class _SideBySide:
 
         first = given[0]
         if isinstance(first, fx.Node):
+            if isinstance(first.meta.get("val"), bool):
+                return self._argument([n.meta["val"] for n in given])
             if first in self.found:
                 return self.found[first]
-            return self._number([_expression(n.meta["val"]) for n in given])
+            return self._number([_expression(_value(n)) for n in given])
         if isinstance(first, (tuple, list)):
             return [self._argument(parts) for parts in zip(*given, strict=True)]
         if isinstance(first, torch.dtype):
@@ -481,7 +550,7 @@ class _SideBySide:
                 raise UnreadableError(f"it is {first} at one size and something else at others")
             return first
         if isinstance(first, (int, float, torch.SymInt, torch.SymFloat)):
-            return self._number([_expression(g) for g in given])
+            return self._number([_expression(_value(g)) for g in given])
         return None  # a device, a layout or a memory format
 
     def _type(self, metas: Sequence[Any]) -> TensorType:
@@ -493,21 +562,33 @@ class _SideBySide:
 
     def _number(self, given: Sequence[Any]) -> Any:
         """A number, or the expression of our symbols that is right at every shape set."""
-        import sympy
+        key = tuple(given)
+        if key not in self.numbers:
+            self.numbers[key] = self._looked_up(given)
+        return self.numbers[key]
 
+    def _looked_up(self, given: Sequence[Any]) -> Any:
         ours = [e.xreplace(r) for e, r in zip(given, self.renaming, strict=True)]
         actual = [self._worth(g, e) for g, e in zip(given, self.exports, strict=True)]
+        if all(isinstance(a, float) and math.isnan(a) for a in actual):
+            return math.nan
         for expression in ours:
             if self._right(expression, actual):
                 return _plain(expression)
-        found = self.axes.get(tuple(actual)) if all(isinstance(a, int) for a in actual) else None
-        for expression in [found] if found is not None else self._simple(sympy, actual):
-            if self._right(expression, actual):
-                return _plain(expression)
-        raise UnreadableError(
-            f"the number {actual[0]} is {', '.join(map(str, actual[1:]))} at other sizes, and "
-            "follows from no axis of the arguments and no number of the constructor"
-        )
+        if all(isinstance(a, int) for a in actual):
+            found = _whole_number(self.axes, tuple(actual))
+            if found is not None:
+                self.axes.setdefault(tuple(actual), found)
+        else:
+            known: dict[tuple[float, ...], Any] = {**self.reals}
+            known.update({tuple(map(float, k)): s for k, s in self.axes.items()})
+            found = _real_number(known, actual)
+        if found is None:
+            raise UnreadableError(
+                f"the number {actual[0]} is {', '.join(map(str, actual[1:]))} at other sizes, and "
+                "follows from no axis of the arguments and no number of the constructor"
+            )
+        return found
 
     def _worth(self, expression: Any, export: _Export) -> Any:
         value = expression.xreplace(export.values)
@@ -515,45 +596,118 @@ class _SideBySide:
 
     def _right(self, expression: Any, actual: Sequence[Any]) -> bool:
         """Whether it is worth that much at each shape set."""
-        values = [expression.xreplace(sizes) for sizes in self.sizes]
+        if expression.is_number and all(expression == a for a in actual):
+            return True
+        try:
+            values = [expression.xreplace(sizes) for sizes in self.sizes]
+        except ZeroDivisionError:
+            return False
         return all(
-            v.is_number and (v == a or math.isclose(float(v), float(a), rel_tol=1e-9))
+            v.is_number
+            and v.is_finite
+            and (v == a or math.isclose(float(v), float(a), rel_tol=1e-9))
             for v, a in zip(values, actual, strict=True)
         )
 
-    def _simple(self, sympy: Any, actual: Sequence[Any]) -> Iterator[Any]:
-        """Expressions of one symbol or of two, the simplest first."""
-        symbols = [*self.axes.values()]
-        whole = all(isinstance(a, int) for a in actual)
-        floor = _floor_division()
-        for s in symbols:
-            value = int(self.sizes[0][s])
-            if whole:
-                yield s + (int(actual[0]) - value)
-                if actual[0] and value % actual[0] == 0:
-                    yield floor(s, value // actual[0])
-                if value and actual[0] % value == 0:
-                    yield s * (actual[0] // value)
-                for by in range(2, 65):
-                    yield floor(s, by)
-                    yield floor(s + by - 1, by)
-            else:
-                for f in (s, 1 / s, sympy.sqrt(s), 1 / sympy.sqrt(s), sympy.log(s)):
-                    worth = float(f.xreplace(self.sizes[0]))
-                    yield f * sympy.Float(actual[0] / worth) if worth else f
-        if whole:
-            for s in symbols:
-                for t in symbols:
-                    yield s * t
-                    yield s + t
-                    yield floor(s, t)
-                    yield s - t
+
+def _whole_number(axes: Mapping[tuple[int, ...], Any], actual: tuple[int, ...]) -> Any:
+    """The simplest expression of one axis or two that is worth these numbers; None: there is none.
+
+    axes: numbers at each shape set -> the symbol that has them.
+    """
+    floor = _floor_division()
+    if actual in axes:
+        return axes[actual]
+    own = [(symbol, list(zip(actual, values, strict=True))) for values, symbol in axes.items()
+           if len(set(values)) > 1]  # fmt: skip
+    for symbol, pairs in own:
+        value, length = pairs[0]
+        if length and value % length == 0 and all(a == v * (value // length) for a, v in pairs):
+            return symbol * (value // length)
+    for rounded_up in (False, True):
+        for symbol, pairs in own:
+            for by in _divisors(pairs[0]):
+                more = by - 1 if rounded_up else 0
+                if all(a == (v + more) // by for a, v in pairs):
+                    return floor(symbol + more, by)
+    for symbol, pairs in own:
+        if len(apart := {a - v for a, v in pairs}) == 1:
+            return symbol + apart.pop()
+    for symbol, pairs in own:
+        for by in _divisors(pairs[0]):
+            for more in (sign * m for m in range(1, 13) for sign in (-1, 1)):
+                if all(a == (v + more) // by for a, v in pairs):
+                    return floor(symbol + more, by)
+    for values, symbol in axes.items():
+        for others, other in axes.items():
+            triples = list(zip(actual, values, others, strict=True))
+            if all(a == v * o for a, v, o in triples):
+                return symbol * other
+            if all(o and a == v // o and v % o == 0 for a, v, o in triples):
+                return floor(symbol, other)
+            if all(a == v + o for a, v, o in triples):
+                return symbol + other
+    return None
+
+
+def _divisors(pair: tuple[int, int]) -> range:
+    """By what a length may have been divided, to be a number."""
+    value, length = pair
+    by = round(length / value) if value else 0
+    return range(max(2, by - 2), max(2, by + 3))
+
+
+def _real_number(axes: Mapping[tuple[float, ...], Any], actual: Sequence[Any]) -> Any:
+    """The same for numbers that are not whole: a factor times a function of one axis."""
+    import sympy
+
+    functions: Sequence[tuple[Callable[[float], float], Callable[[Any], Any]]] = (
+        (lambda v: v, lambda s: s),
+        (lambda v: 1 / v, lambda s: 1 / s),
+        (math.sqrt, sympy.sqrt),
+        (lambda v: 1 / math.sqrt(v), lambda s: 1 / sympy.sqrt(s)),
+        (math.log, sympy.log),
+        (lambda v: v**-0.25, lambda s: s ** sympy.Rational(-1, 4)),
+        (lambda v: 1 / (v - 1), lambda s: 1 / (s - 1)),
+        (lambda v: 1 / (1 - v), lambda s: 1 / (1 - s)),
+        (lambda v: 1 - v, lambda s: 1 - s),
+        (lambda v: v - 1, lambda s: s - 1),
+    )
+    for values, symbol in axes.items():
+        if len(set(values)) == 1:
+            continue
+        for number, expression in functions:
+            try:
+                worth = [number(v) for v in values]
+            except (ValueError, ZeroDivisionError):
+                continue
+            if not worth[0] or isinstance(worth[0], complex):
+                continue
+            factor = float(actual[0]) / worth[0]
+            if all(
+                math.isclose(a, factor * w, rel_tol=1e-9)
+                for a, w in zip(actual, worth, strict=True)
+            ):
+                plain = math.isclose(factor, 1.0, rel_tol=1e-12)
+                made = expression(symbol)
+                return made if plain else made * sympy.Float(factor, 17)
+    for values, symbol in axes.items():
+        if len({round(a - v, 12) for a, v in zip(actual, values, strict=True)}) == 1:
+            return symbol + sympy.Float(actual[0] - values[0], 17)
+    return None
 
 
 def _floor_division() -> Any:
     from torch.utils._sympy.functions import FloorDiv
 
     return FloorDiv
+
+
+def _value(given: Any) -> Any:
+    """What a node of the export is worth, or the number itself."""
+    from torch import fx
+
+    return given.meta["val"] if isinstance(given, fx.Node) else given
 
 
 def _expression(value: Any) -> Any:
@@ -587,13 +741,13 @@ def _has_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _scalars(exports: Sequence[_Export]) -> list[tuple[str, ScalarKind, list[float]]]:
+def _scalars(exports: Sequence[_Export]) -> list[tuple[str, ScalarKind, list[Any]]]:
     """The numbers of the constructor, with their values at each shape set."""
     kinds: dict[type, ScalarKind] = {bool: "bool", int: "int", float: "float"}
     first = exports[0].init_args
     places = [n for n, value in enumerate(first) if type(value) in kinds]
     return [
-        (f"scalar{k}", kinds[type(first[n])], [e.init_args[n] for e in exports])  # type: ignore[index, misc]
+        (f"scalar{k}", kinds[type(first[n])], [e.init_args[n] for e in exports])
         for k, n in enumerate(places)
     ]
 
