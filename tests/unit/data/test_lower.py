@@ -112,3 +112,27 @@ def test_constants_that_nothing_reads_are_left_out():
     assert without_unused(["const int a = 1;", "const int b = a;", "out[i] = 2;"]) == [
         "out[i] = 2;"
     ]
+
+
+def test_a_long_row_is_the_work_of_a_block():
+    text = lower(problem("return x.flatten().sum()"))
+    assert "__syncthreads();" in text
+    assert "__syncthreads();" not in lower(problem("return x.sum(dim=1)"))
+
+
+def test_kernels_that_differ_in_names_alone_are_one():
+    init = "self.one = nn.Linear(48, 48)\nself.two = nn.Linear(48, 48)"
+    text = lower(problem("return torch.relu(self.two(torch.relu(self.one(x))))", init))
+    assert kernels(text) == ["linear_relu_kernel"]
+    assert text.count("<<<") == 2
+
+
+def test_layers_of_a_recurrent_net_are_a_loop_of_the_host():
+    text = lower(problem("return self.net(x.unsqueeze(1))[0]", "self.net = nn.LSTM(48, 8, 2)"))
+    assert text.count("for (int t = 0; t < x_0; t++) {") == 2
+    assert "SCALAR" not in text
+
+
+def test_a_sorted_row_is_written_by_ranks():
+    text = lower(problem("values, where = torch.sort(x, dim=1)\nreturn values, where"))
+    assert kernels(text) == ["sort_kernel"]

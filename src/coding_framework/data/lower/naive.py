@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from coding_framework.data.graph import Extent, Graph, Node
@@ -56,6 +58,8 @@ MOST_IN_A_LOOP = 3
 MOST_TOGETHER = 60
 """The cost up to which one kernel computes what no other reads."""
 THREADS = 256
+LONG_ROW = 256
+"""Elements, at the first shape set, from which a row is a block's."""
 RANDOM = ("rand", "randn", "rand_like", "randn_like", "randint", "bernoulli", "multinomial",
           "normal", "uniform", "exponential", "randperm")  # fmt: skip
 
@@ -111,7 +115,9 @@ class Lowering:
         self.latest: dict[Node, int] = {}
         """The last group that a node depends on."""
         self.cost: dict[Node, int] = {}
-        self.names = Counter(s.name for s in graph.symbols)
+        self.names: Counter[str] = Counter()
+        self.kernel_of: dict[str, str] = {}
+        """Names of kernels by their lines, in which names are numbers."""
 
     def _tensor(self, argument: str) -> str:
         """What the host code calls an argument: kernels have its pointer under the plain name."""
@@ -224,6 +230,8 @@ class Lowering:
                     self.group_of[node] = joined
                     joined.members.append(node)
                     self.cost[node] = 1
+                elif node.base in PARTS:
+                    pass
                 elif self.cost[node] > MOST_TOGETHER or (
                     self.readers[node] > 1 and self.cost[node] > MOST_SHARED
                 ):
@@ -260,7 +268,8 @@ class Lowering:
                 raise lacking(node, f" of {type_.dtype}")
 
     def _cost_of(self, node: Node, inputs: Sequence[Node]) -> int:
-        if node.base in RESHAPES or node.base in VIEWS or node.op == "getitem":
+        views: tuple[Any, ...] = (RESHAPES, VIEWS, PARTS, ("getitem",))
+        if any(node.base in table for table in views):
             return max((self.cost[i] for i in inputs), default=1)
         row = ELEMENTWISE.get(node.base)
         own = COSTLY if row is not None and row.costly else 1
@@ -323,6 +332,9 @@ class Lowering:
         """Have in memory what an expression of it reads; itself where it costs more than `most`."""
         if node in self.memory or node.op == "constant":
             return
+        if node.base in PARTS:
+            self.ready(node["self"], most)
+            return
         if node in self.kept_whole or node in self.group_of or self.cost[node] > most:
             if node in self.group_of and node.base in VIEWS:
                 self.ready(node["self"], most)  # it is read through where others read it
@@ -336,7 +348,7 @@ class Lowering:
     def _allocation(node: Node) -> Memory:
         return Memory(node.name, node.type.shape, node.type.dtype)
 
-    def _allocate(self, node: Node, name: str | None = None) -> Memory:
+    def allocate(self, node: Node, name: str | None = None) -> Memory:
         name = name or node.name
         dims = ", ".join(self.sizes.name(d, node.name) for d in node.type.shape)
         first = self.graph.arguments[0].name
@@ -350,6 +362,36 @@ class Lowering:
             self.memory[node] = made
         return made
 
+    def copied(self, node: Node, source: Node) -> Memory:
+        """The node's memory, with the elements of a source in it, to be written to."""
+        self.ready(source)
+        body = self.body()
+        dims = body.dims(node.type.shape)
+        places = body.split("i", dims, "i")
+        body.index = (tuple(places), dims, "i")
+        body.line(f"out[i] = {self.read(source, body, places)};")
+        memory = self.allocate(node)
+        self.launch(f"{node.name}_copy", body, [("out", memory)], node.type.shape)
+        return memory
+
+    def results_of(self, node: Node) -> dict[int, Node]:
+        """The nodes of a node's several results that somebody reads."""
+        members = self.group_of[node].members
+        return {m["number"]: m for m in members if m.op == "getitem" and self.readers[m]}
+
+    def keep(self, node: Node, name: str) -> None:
+        """A tensor of the host code is the node's."""
+        self.memory[node] = Memory(name, node.type.shape, node.type.dtype)
+        self.allocated[name] = node.type.shape
+
+    def file(self, name: str, **holes: str) -> None:
+        """Take the kernels of a file of `data/cuda`, its holes filled, once."""
+        text = (Path(__file__).parents[1] / "cuda" / name).read_text(encoding="utf-8")
+        for hole, filling in holes.items():
+            text = re.sub(rf"\b{hole}\b", filling, text)
+        if text not in self.kernels:
+            self.kernels.append(text)
+
     # --- kernels ---
 
     def body(self) -> Body:
@@ -360,51 +402,66 @@ class Lowering:
 
     def launch(
         self, wish: str, body: Body, writes: Sequence[tuple[str, Memory]], count: Sequence[Extent],
-        index: str = "i", lead: Sequence[str] = (),
+        *, block: bool = False,
     ) -> None:  # fmt: skip
-        """A kernel of one thread for each place of `count`. writes: (parameter, tensor). lead:
-        lines before those of the body."""
-        names = self.names
-        names[wish] += 1
-        name = f"{wish}_kernel" if names[wish] == 1 else f"{wish}_{names[wish]}_kernel"
+        """A kernel of one thread, or one block, for each place `i` of `count`, and its launch.
+        writes: (parameter, tensor)."""
         dims = [self.sizes.name(d) for d in count]
         total = " * ".join(d for d in dims if d != "1") or "1"
+        index = "blockIdx.x" if block else "blockIdx.x * blockDim.x + threadIdx.x"
         lines = without_unused(
-            [
-                f"const int {index} = blockIdx.x * blockDim.x + threadIdx.x;",
-                f"if ({index} >= {total}) return;",
-                *lead,
-                *body.lines,
-            ]
+            [f"const int i = {index};", f"if (i >= {total}) return;", *body.lines]
         )
-        text = "\n".join(lines)
-        words = set(re.findall(r"[A-Za-z_]\w*", text))
+        words = set(re.findall(r"[A-Za-z_]\w*", "\n".join(lines)))
         constants = {c.split()[3].partition("[")[0] for c in self.constants}
-        parameters, given = [], []
+        parameters: list[tuple[str, str]] = []
+        given: list[str] = []
         for read, kind in body.reads.items():
             if read in words and read not in constants:
-                parameters.append(f"const {kind}* {read}")
+                parameters.append((f"const {kind}*", read))
                 given.append(f"{read}.data_ptr<{kind}>()")
         for parameter, memory in writes:
             kind = C_TYPES[memory.dtype].kept
-            parameters.append(f"{kind}* {parameter}")
+            parameters.append((f"{kind}*", parameter))
             given.append(f"{memory.name}.data_ptr<{kind}>()")
         for size, kind in self.sizes.types.items():
             if size in words:
-                parameters.append(f"{kind} {size}")
+                parameters.append((kind, size))
                 given.append(size)
-        self.kernels.append(
-            "\n".join(
-                [
-                    f"__global__ void {name}({', '.join(parameters)}) {{",
-                    *(f"  {line}" for line in lines),
-                    "}",
-                    "",
-                ]
-            )
-        )
+        name = self._kernel(wish, parameters, lines, body.declared)
         wide = f"(int64_t){total}" if "*" in total else total
-        self.host.append(f"{name}<<<blocks({wide}), {THREADS}>>>({', '.join(given)});")
+        grid = f"std::max<int64_t>({wide}, 1)" if block else f"blocks({wide})"
+        self.host.append(f"{name}<<<{grid}, {THREADS}>>>({', '.join(given)});")
+
+    def _kernel(
+        self, wish: str, parameters: Sequence[tuple[str, str]], lines: Sequence[str],
+        declared: Iterable[str],
+    ) -> str:  # fmt: skip
+        """The name of a kernel of these lines: of one that is there already, where it differs in
+        names alone."""
+        own = {*declared, *(name for _, name in parameters)}
+        numbered: dict[str, str] = {}
+
+        def number_of(match: re.Match[str]) -> str:
+            word = match[0]
+            return numbered.setdefault(word, f"@{len(numbered)}") if word in own else word
+
+        said = "\n".join([*(f"{kind} {name}" for kind, name in parameters), *lines])
+        key = re.sub(r"(?<![.\w])[A-Za-z_]\w*", number_of, said)
+        if key not in self.kernel_of:
+            self.names[wish] += 1
+            number = self.names[wish]
+            name = f"{wish}_kernel" if number == 1 else f"{wish}_{number}_kernel"
+            taken = ", ".join(f"{kind} {parameter}" for kind, parameter in parameters)
+            text = [
+                f"__global__ void {name}({taken}) {{",
+                *(f"  {line}" for line in lines),
+                "}",
+                "",
+            ]
+            self.kernels.append("\n".join(text))
+            self.kernel_of[key] = name
+        return self.kernel_of[key]
 
     def _map(self, node: Node, copy: bool = False) -> None:
         """A kernel that makes each element of a tensor by itself."""
@@ -417,7 +474,7 @@ class Lowering:
         body.index = (tuple(places), dims, "i")
         value = self.read(node, body, places) if copy else self._made(node, body, places)
         body.line(f"out[i] = {value};")
-        memory = self._allocate(node, f"{node.name}_copy" if copy else None)
+        memory = self.allocate(node, f"{node.name}_copy" if copy else None)
         self.launch(memory.name, body, [("out", memory)], node.type.shape)
 
     def _emit_group(self, group: Group) -> None:
@@ -459,10 +516,13 @@ class Lowering:
         self.launch(self._kernel_name(group), body, writes, head.type.shape)
 
     def _row(self, group: Group, row: Row) -> None:
-        """One thread for each row."""
+        """One thread for each row; a block for a long one, whose parts are joined: a sum of many
+        terms by one thread would lose what is small."""
         head = group.head
         layout = row.layout(head)
         dtype = head.type.dtype
+        kind = C_TYPES[dtype].computed
+        block = self._worth(layout.inner) >= LONG_ROW
         body = self.body()
         places = body.split("i", body.dims(layout.rows), "i")
         inner = body.dims(layout.inner)
@@ -474,35 +534,70 @@ class Lowering:
                 dtype, "1.1920928955078125e-07f"
             )
         count = " * ".join(d for d in inner if d != "1") or "1"
-        known["n"] = body.let(C_TYPES[dtype].computed, "n", count)
+        known["n"] = body.let(kind, "n", count)
+        if block:
+            body.line(f"__shared__ {kind} parts[{THREADS}];")
 
-        def element(at: Places) -> str:
-            text = self.read(head[row.of], body, layout.place(body, places, at))
-            kind = C_TYPES[dtype].computed
-            return _cast(text, head[row.of].type.dtype, dtype) if kind else text
+        @contextmanager
+        def elements() -> Iterator[tuple[list[str], str]]:
+            """A loop over the elements of the row: the place of each, and its value."""
+            with ExitStack() as stack:
+                if block:
+                    r = stack.enter_context(
+                        body.loop("r", count, start="threadIdx.x", step=str(THREADS))
+                    )
+                    at = body.split(r, inner, "r")
+                else:
+                    at = stack.enter_context(contractions.nest(body, [("r", d) for d in inner]))
+                there = layout.place(body, places, at)
+                text = self.read(head[row.of], body, there)
+                yield there, body.let(kind, "x", _cast(text, head[row.of].type.dtype, dtype))
 
         for one in row.passes(head):
             start = (
                 one.start if one.start in ("true", "false") else literal(_number(one.start), dtype)
             )
-            name = known[one.name] = body.variable(C_TYPES[dtype].computed, one.name, start)
-            with contractions.nest(body, [("r", d) for d in inner]) as at:
-                x = body.let(C_TYPES[dtype].computed, "x", element(at))
+            name = known[one.name] = body.variable(kind, one.name, start)
+            with elements() as (_, x):
                 body.line(f"{name} = {_typed(one.step, dtype).format(x=x, **known)};")
+            if block:
+                self._join(body, name, _typed(one.join, dtype), known["f"])
             if one.end:
                 body.line(f"{name} = {_typed(one.end, dtype).format(**known)};")
         if row.element is None:
             body.index = (tuple(places), body.dims(layout.rows), "i")
             value = _typed(row.result, dtype).format(**known)
+            if block:
+                body.line("if (threadIdx.x != 0) return;")
             writes = self._finish(group, body, places, {0: value})
         else:
-            with contractions.nest(body, [("r", d) for d in inner]) as at:
-                there = layout.place(body, places, at)
-                x = body.let(C_TYPES[dtype].computed, "x", element(at))
+            with elements() as (there, x):
                 template = row.element(self, head, body, there)
                 value = template.format(x=x, **known)
                 writes = self._finish(group, body, there, {0: value})
-        self.launch(self._kernel_name(group), body, writes, layout.rows)
+        self.launch(self._kernel_name(group), body, writes, layout.rows, block=block)
+
+    def _worth(self, shape: Sequence[Extent]) -> float:
+        """The elements of a shape at the first shape set."""
+        total = 1.0
+        for size in shape:
+            if not isinstance(size, int):
+                size = float(size.subs({s: self.graph.sizes[str(s)] for s in size.free_symbols}))
+            total *= size
+        return total
+
+    @staticmethod
+    def _join(body: Body, name: str, join: str, suffix: str) -> None:
+        """What the threads of a block found, together, for all of them."""
+        here = "parts[threadIdx.x]"
+        joined = join.format(a=here, b="parts[threadIdx.x + half]", f=suffix)
+        body.line(f"{here} = {name};")
+        body.line("__syncthreads();")
+        with body.block(f"for (int half = {THREADS // 2}; half > 0; half /= 2)"):
+            body.line(f"if (threadIdx.x < half) {here} = {joined};")
+            body.line("__syncthreads();")
+        body.line(f"{name} = parts[0];")
+        body.line("__syncthreads();")
 
     def _scan(self, group: Group) -> None:
         """One thread for each line along the axis."""
@@ -575,7 +670,7 @@ class Lowering:
             body.line(f"{parameter}[{where}] = {value};")
             writes.append((parameter, self._allocation(node)))
         for node in needed:
-            self._allocate(node)
+            self.allocate(node)
         return writes
 
     @staticmethod

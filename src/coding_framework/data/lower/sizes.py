@@ -22,13 +22,16 @@ class Sizes:
         for symbol in graph.symbols:
             at = tensor_of(symbol.argument)
             said = at if symbol.argument in scalars else f"{at}.size({symbol.axis})"
-            self.said[symbol.name], self.types[symbol.name] = said, "int"
+            kind = dict(graph.scalars).get(symbol.argument, "int")
+            self.said[symbol.name], self.types[symbol.name] = said, kind
         self._taken = {symbol.name for symbol in graph.symbols}
 
     def name(self, size: Extent, wish: str = "size") -> str:
         """The size's name or number."""
         if isinstance(size, (int, float)):
             return repr(size)
+        if size.is_Float:
+            return repr(float(size))
         if size.is_Integer:
             return str(int(size))
         if size.is_Symbol:
@@ -39,16 +42,17 @@ class Sizes:
                 count += 1
             name = self._names[size] = f"{wish}_{count}"
             self._taken.add(name)
-            whole = size.is_integer is not False and not size.atoms(_float())
+            whole = _is_whole(size)
             self.said[name] = in_c(size, whole)
             self.types[name] = "int" if whole else "float"
         return self._names[size]
 
 
-def _float() -> Any:
+def _is_whole(size: Any) -> bool:
     import sympy
 
-    return sympy.Float
+    real = any(not s.is_integer for s in size.free_symbols) or size.atoms(sympy.Float)
+    return size.is_integer is not False and not real
 
 
 def in_c(size: Any, whole: bool = True) -> str:

@@ -87,7 +87,7 @@ def literal(value: Any, dtype: str) -> str:
     if dtype == "bool":
         return "true" if value else "false"
     if dtype not in FLOATS:
-        return str(int(value))
+        return f"{int(value)}L" if dtype == "int64" else str(int(value))
     suffix = C_TYPES[dtype].suffix
     number = float(value)
     if math.isnan(number):
@@ -122,7 +122,7 @@ class Body:
         self._depth = 0
         self._names: dict[str, int] = {}
         self._reserved: set[str] = set()
-        self._declared: set[str] = set()
+        self.declared: set[str] = set()
         self._kept: list[dict[Any, str]] = [{}]
 
     def reserve(self, names: Sequence[str]) -> None:
@@ -142,11 +142,11 @@ class Body:
         """The wish, with a number behind it where it is taken. own: it is reserved for this."""
         count = self._names.get(wish, 0) + 1
         name = wish if count == 1 else f"{wish}_{count}"
-        while (name in self._reserved and not (own and count == 1)) or name in self._declared:
+        while (name in self._reserved and not (own and count == 1)) or name in self.declared:
             count += 1
             name = f"{wish}_{count}"
         self._names[wish] = count
-        self._declared.add(name)
+        self.declared.add(name)
         return name
 
     def let(self, c_type: str, wish: str, value: str, own: bool = False) -> str:
@@ -188,7 +188,7 @@ class Body:
         """What `make` gives, made once in this block and those within it."""
         for kept in reversed(self._kept):
             if key in kept:
-                return kept[key]
+                return str(kept[key])
         made = self._kept[-1][key] = make()
         return made
 

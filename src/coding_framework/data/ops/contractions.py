@@ -172,25 +172,30 @@ def _convolution(reads: Reads, node: Node, body: Body, places: Places) -> Sequen
         group = channel if of_group == "1" else f"{channel} / ({of_group})"
         base = body.let("int", "first", times(group, per_group))
     with ExitStack() as stack:
-        c = stack.enter_context(body.loop("c", per_group))
-        taps, inside = [], []
+        taps, at = [], []
         for axis, (place, side, length) in enumerate(zip(there, sides, lengths, strict=True)):
             tap = stack.enter_context(body.loop("pqr"[axis], side))
             step, pad, apart = (
                 body.extent(_of(node[option], axis)) for option in ("stride", "padding", "dilation")
             )
-            at = plus(times(place, step), times(tap, apart))
+            here = plus(times(place, step), times(tap, apart))
             if pad != "0":
-                at = body.let("int", "yxz"[axis], f"{at} - {pad}")
-                body.line(f"if ({at} < 0 || {at} >= {length}) continue;") if side != "1" else None
+                here = body.let("int", "yxz"[axis], f"{here} - {pad}")
+                _within(stack, body, f"{here} >= 0 && {here} < {length}", side)
             taps.append(tap)
-            inside.append((at, pad != "0" and side == "1", length))
-        for at, needs, length in inside:
-            if needs:  # (a filter of one tap has no loop to go on with)
-                stack.enter_context(body.block(f"if ({at} >= 0 && {at} < {length})"))
-        one = reads.read(x, body, [image, plus(base, c), *(at for at, _, _ in inside)])
+            at.append(here)
+        c = stack.enter_context(body.loop("c", per_group))
+        one = reads.read(x, body, [image, plus(base, c), *at])
         body.line(f"{total} += {_times(one, reads.read(weight, body, [channel, c, *taps]))};")
     return [total]
+
+
+def _within(stack: ExitStack, body: Body, condition: str, side: str) -> None:
+    """Go on with the next tap unless the condition holds; one tap alone has no loop."""
+    if side == "1":
+        stack.enter_context(body.block(f"if ({condition})"))
+    else:
+        body.line(f"if (!({condition})) continue;")
 
 
 def _transposed(reads: Reads, node: Node, body: Body, places: Places) -> Sequence[str]:
@@ -210,23 +215,25 @@ def _transposed(reads: Reads, node: Node, body: Body, places: Places) -> Sequenc
     with ExitStack() as stack:
         taps, at = [], []
         for axis, (place, side, length) in enumerate(zip(there, sides, lengths, strict=True)):
-            tap = stack.enter_context(body.loop("pqr"[axis], side))
             step, pad, apart = (
                 body.extent(_of(node[option], axis)) for option in ("stride", "padding", "dilation")
             )
-            from_ = plus(place, pad) if pad != "0" else place
-            here = body.let("int", "from", f"{from_} - {atom(times(tap, apart))}")
-            there_ = here
-            outside = f"{here} < 0 || {here} >= {length}"
-            if step != "1":
-                there_ = body.let("int", "yxz"[axis], f"{here} / {step}")
-                outside = f"{here} < 0 || {here} % {step} != 0 || {there_} >= {length}"
-            if side == "1":
-                stack.enter_context(body.block(f"if (!({outside}))"))
+            begin = body.let("int", "from", plus(place, pad) if pad != "0" else place)
+            if step != "1" and apart == "1":  # only taps that meet an input
+                first = f"{begin} % {step}"
+                tap = stack.enter_context(body.loop("pqr"[axis], side, start=first, step=step))
+                here = body.let("int", "yxz"[axis], f"({begin} - {tap}) / {step}")
+                body.line(f"if ({tap} > {begin} || {here} >= {length}) continue;")
             else:
-                body.line(f"if ({outside}) continue;")
+                tap = stack.enter_context(body.loop("pqr"[axis], side))
+                begin = body.let("int", "from", f"{begin} - {atom(times(tap, apart))}")
+                here, inside = begin, f"{begin} >= 0 && {begin} < {length}"
+                if step != "1":
+                    here = body.let("int", "yxz"[axis], f"{begin} / {step}")
+                    inside = f"{begin} >= 0 && {begin} % {step} == 0 && {here} < {length}"
+                _within(stack, body, inside, side)
             taps.append(tap)
-            at.append(there_)
+            at.append(here)
         c = stack.enter_context(body.loop("c", count))
         from_channel = plus(first, c)
         one = reads.read(x, body, [image, from_channel, *at])

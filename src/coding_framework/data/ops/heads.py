@@ -8,6 +8,7 @@ thread, a warp or a block can carry out. A row of `LOOPS` writes the loops of on
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -208,7 +209,7 @@ def _over_groups(node: Node) -> Layout:
 def _quotient(one: Extent, other: Extent) -> Extent:
     from torch.utils._sympy.functions import FloorDiv
 
-    return FloorDiv(one, other)  # type: ignore[no-any-return]
+    return FloorDiv(one, other)
 
 
 def _root_mean_square(reads: Reads, node: Node, body: Body, places: Places) -> str:
@@ -302,7 +303,56 @@ def _best(sign: str) -> Callable[[Reads, Node, Body, Places], Sequence[str]]:
     return values
 
 
+def _scattered(reads: Reads, node: Node, body: Body, places: Places) -> Sequence[str]:
+    """What an index says goes to a place: each place goes along the index, so that the order of a
+    sum is always the same."""
+    from coding_framework.data.lower.text import C_TYPES
+
+    dtype = node.type.dtype
+    axis = axis_of(node)
+    how = {"scatter": "set", "scatter_add": "sum"}.get(node.base) or node["reduce"]
+    alone = node.base == "scatter_reduce" and not node.get("include_self", True)
+    value = body.variable(C_TYPES[dtype].computed, "value", reads.read(node["self"], body, places))
+    count = body.variable("int", "count", "0" if alone else "1")
+    index = node["index"]
+    beyond = [
+        f"{place} < {body.extent(size)}"
+        for k, (place, size) in enumerate(zip(places, index.type.shape, strict=True))
+        if k != axis and size != node.type.shape[k]
+    ]
+    with ExitStack() as stack:
+        if beyond:
+            stack.enter_context(body.block(f"if ({' && '.join(beyond)})"))
+        r = stack.enter_context(body.loop("r", body.extent(index.type.shape[axis])))
+        there = [*places[:axis], r, *places[axis + 1 :]]
+        at = reads.read(index, body, there)
+        with body.block(f"if ({at} == {places[axis]})"):
+            given = node.get("src", node.get("value"))
+            new = (
+                reads.read(given, body, there)
+                if isinstance(given, Node)
+                else number(body, given, dtype)
+            )
+            new = body.let(C_TYPES[dtype].computed, "next", new)
+            joined = {
+                "set": new,
+                "sum": f"{value} + {new}",
+                "mean": f"{value} + {new}",
+                "prod": f"{value} * {new}",
+                "amax": f"max({value}, {new})",
+                "amin": f"min({value}, {new})",
+            }[how]
+            if alone:
+                joined = f"{count} == 0 ? {new} : {joined}"
+            body.line(f"{value} = {joined};")
+            body.line(f"{count}++;")
+    return [f"{value} / max({count}, 1)" if how == "mean" else value]
+
+
 LOOPS: Mapping[str, Loop] = {
+    "scatter": Loop(_scattered, ("self", "index")),
+    "scatter_add": Loop(_scattered, ("self", "index", "src")),
+    "scatter_reduce": Loop(_scattered, ("self", "index", "src")),
     "argmax": Loop(_best(">")),
     "argmin": Loop(_best("<")),
     "max": Loop(_best(">")),

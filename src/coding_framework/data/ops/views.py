@@ -25,10 +25,12 @@ from coding_framework.data.lower.text import (
 View = Callable[[Node, Body, Places], list[str]]
 
 
-def axis_of(node: Node, name: str = "dim", of: str = "self", more: int = 0) -> int:
+def axis_of(
+    node: Node, name: str = "dim", of: str = "self", more: int = 0, default: int = 0
+) -> int:
     """An axis among a node's arguments, counted from the front."""
     rank = len(node[of].type.shape) + more
-    return int(node.get(name, 0)) % max(rank, 1)
+    return int(node.get(name, default)) % max(rank, 1)
 
 
 def _permute(node: Node, body: Body, places: Places) -> list[str]:
@@ -151,10 +153,6 @@ class Reads(Protocol):
 
     def read(self, node: Node, body: Body, places: Places) -> str:
         """The element of a tensor: a name or an expression."""
-        ...
-
-    def stored(self, node: Node) -> None:
-        """Have the tensor in memory: it is read at places that another thread makes."""
         ...
 
 

@@ -1,4 +1,5 @@
-"""Operations that write kernels of their own: where one thread an output, or a row, is no form."""
+"""Operations that write kernels of their own, where one thread an output, or a row, is no form:
+what is written where an index says, what is sorted, and recurrent layers."""
 
 from __future__ import annotations
 
@@ -6,8 +7,140 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from coding_framework.data.graph import Node
+from coding_framework.data.lower.text import C_TYPES, FLOATS, atom, flat, literal
+from coding_framework.data.ops import recurrent
+from coding_framework.data.ops.views import axis_of, index_places
 
 Whole = Callable[[Any, Node], None]
 """(the lowering, the node): launches what puts the node's results in memory."""
 
-WHOLES: Mapping[str, Whole] = {}
+
+def _index_put(lowering: Any, node: Node) -> None:
+    """A copy, and a kernel that writes the values where the indices say. Where values are added one
+    thread goes along all places, so that the order of the sum is always the same."""
+    copy = lowering.copied(node, node["self"])
+    indices = [i for i in node["indices"] if i is not None]
+    for one in (*indices, node["values"]):
+        lowering.ready(one)
+    rank = max(len(i.type.shape) for i in indices)
+    lead = max((i.type.shape for i in indices), key=len)
+    named = [axis for axis, index in enumerate(node["indices"]) if index is not None]
+    together = named == list(range(named[0], named[-1] + 1))
+    first = named[0] if together else 0
+    shape = node["self"].type.shape
+    rest = [size for axis, size in enumerate(shape) if axis not in named]
+    before, behind = rest[:first], rest[first:]
+    body = lowering.body()
+    serial = bool(node.get("accumulate", False))
+    count = rest if serial else [*before, *lead, *behind]
+    places = body.split("i", body.dims(count), "i")
+    value_type = C_TYPES[node.type.dtype].computed
+
+    def write(at: list[str]) -> None:
+        there = index_places(lowering, node, body, at)
+        values = node["values"].type.shape
+        tail = at[len(at) - len(values) :] if values else []
+        source = ["0" if size == 1 else p for size, p in zip(values, tail, strict=True)]
+        value = body.let(value_type, "value", lowering.read(node["values"], body, source))
+        sign = "+=" if serial else "="
+        body.line(f"out[{flat(there, body.dims(shape))}] {sign} {value};")
+
+    if not serial:
+        write(places)
+    else:
+        from coding_framework.data.ops.contractions import nest
+
+        with nest(body, [("r", d) for d in body.dims(lead)]) as at:
+            write([*places[: len(before)], *at, *places[len(before) :]])
+    del rank
+    lowering.launch(node.name, body, [("out", copy)], count)
+
+
+def _index_add(lowering: Any, node: Node) -> None:
+    """index_add and index_copy: a copy, and a thread for each line along the axis."""
+    axis = axis_of(node)
+    copy = lowering.copied(node, node["self"])
+    source, index = node["source"], node["index"]
+    lowering.ready(source)
+    lowering.ready(index)
+    shape = source.type.shape
+    count = [1 if a == axis else size for a, size in enumerate(shape)]
+    body = lowering.body()
+    places = body.split("i", body.dims(count), "i")
+    with body.loop("r", body.extent(shape[axis])) as r:
+        at = body.let("int", "at", f"(int){atom(lowering.read(index, body, [r]))}")
+        there = [*places[:axis], at, *places[axis + 1 :]]
+        value = lowering.read(source, body, [*places[:axis], r, *places[axis + 1 :]])
+        alpha = node.get("alpha", 1)
+        value = value if alpha == 1 else f"{literal(alpha, node.type.dtype)} * {atom(value)}"
+        sign = "+=" if node.base == "index_add" else "="
+        body.line(f"out[{flat(there, body.dims(node.type.shape))}] {sign} {value};")
+    lowering.launch(node.name, body, [("out", copy)], count)
+
+
+def _sorted(lowering: Any, node: Node) -> None:
+    """Each element counts those that come before it and writes itself there: stable, and the same
+    for a part of the order. NaN comes last, or first in a descending order."""
+    x = node["self"]
+    lowering.stored(x)
+    axis = axis_of(node, default=-1)
+    shape = x.type.shape
+    kind = C_TYPES[x.type.dtype].computed
+    body = lowering.body()
+    dims = body.dims(shape)
+    places = body.split("i", dims, "i")
+    body.index = (tuple(places), dims, "i")
+    value = body.let(kind, "value", lowering.read(x, body, places))
+    rank = body.variable("int", "rank", "0")
+    down = bool(node.get("descending", False)) if node.base != "topk" else bool(node["largest"])
+    with body.loop("r", dims[axis]) as r:
+        other = body.let(
+            kind, "other", lowering.read(x, body, [*places[:axis], r, *places[axis + 1 :]])
+        )
+        one, two = (value, other) if down else (other, value)
+        less = f"{one} < {two}"
+        if x.type.dtype in FLOATS:
+            less = f"({less} || ({two} != {two} && {one} == {one}))"
+        same = f"{other} == {value}"
+        if x.type.dtype in FLOATS:
+            same = f"({same} || ({other} != {other} && {value} != {value}))"
+        body.line(f"{rank} += {less} || ({same} && {r} < {places[axis]});")
+    results = lowering.results_of(node)
+    single = node.base == "argsort"
+    writes, lines = [], []
+    for number, made in ({1: node} if single else results).items():
+        there = [*places[:axis], rank, *places[axis + 1 :]]
+        if node.base in ("kthvalue", "median"):
+            there = [*places[:axis], *(["0"] if node["keepdim"] else []), *places[axis + 1 :]]
+        memory = lowering.allocate(made)
+        parameter = "indices" if number else "values"
+        target = flat(there, body.dims(made.type.shape)) if made.type.shape else "0"
+        lines.append(f"{parameter}[{target}] = {places[axis] if number else value};")
+        writes.append((parameter, memory))
+    extent = body.extent(shape[axis])
+    which = {
+        "topk": lambda: f"if ({rank} < {body.extent(node['k'])})",
+        "kthvalue": lambda: f"if ({rank} == {body.extent(node['k'])} - 1)",
+        "median": lambda: f"if ({rank} == ({extent} - 1) / 2)",
+    }.get(node.base)
+    if which is None:
+        for line in lines:
+            body.line(line)
+    else:
+        with body.block(which()):
+            for line in lines:
+                body.line(line)
+    lowering.launch(node.name, body, writes, shape)
+
+
+WHOLES: Mapping[str, Whole] = {
+    "index_put": _index_put,
+    "index_add": _index_add,
+    "index_copy": _index_add,
+    "sort": _sorted,
+    "argsort": _sorted,
+    "topk": _sorted,
+    "kthvalue": _sorted,
+    "median": _sorted,
+    **dict.fromkeys(recurrent.GATES, recurrent.layers),
+}
