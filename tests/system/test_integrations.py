@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -68,7 +69,7 @@ def test_the_loop_on_one_page_answers_judges_and_updates() -> None:
     done = run(sys.executable, EXAMPLES.parent / "rl_loop.py", *few)
     assert done.returncode == 0, done.stderr
     assert "shown 1 times" in done.stdout
-    assert "step 1: 2 " in done.stdout, "both answers have the same status, here of a base model"
+    assert re.search(r"step 1: .*; reward \d\.\d+, gradient norm \d", done.stdout)
 
 
 def test_verifiers_plays_an_episode_of_two_turns(tmp_path: Path, model_url: str) -> None:
