@@ -22,7 +22,6 @@ def _index_put(lowering: Any, node: Node) -> None:
     indices = [i for i in node["indices"] if i is not None]
     for one in (*indices, node["values"]):
         lowering.ready(one)
-    rank = max(len(i.type.shape) for i in indices)
     lead = max((i.type.shape for i in indices), key=len)
     named = [axis for axis, index in enumerate(node["indices"]) if index is not None]
     together = named == list(range(named[0], named[-1] + 1))
@@ -52,7 +51,6 @@ def _index_put(lowering: Any, node: Node) -> None:
 
         with nest(body, [("r", d) for d in body.dims(lead)]) as at:
             write([*places[: len(before)], *at, *places[len(before) :]])
-    del rank
     lowering.launch(node.name, body, [("out", copy)], count)
 
 
