@@ -379,7 +379,7 @@ class _SideBySide:
             symbols=tuple(self.symbols.values()),
             nodes=tuple(_used(nodes, outputs)),
             outputs=outputs,
-            sizes={str(symbol): float(value) for symbol, value in self.sizes[0].items()},
+            sizes={str(symbol): _plain(value) for symbol, value in self.sizes[0].items()},
             constants=self.constants,
         )
 

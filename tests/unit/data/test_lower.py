@@ -136,3 +136,14 @@ def test_layers_of_a_recurrent_net_are_a_loop_of_the_host():
 def test_a_sorted_row_is_written_by_ranks():
     text = lower(problem("values, where = torch.sort(x, dim=1)\nreturn values, where"))
     assert kernels(text) == ["sort_kernel"]
+
+
+def test_a_row_of_a_quotient_of_an_axis_is_measured_at_whole_numbers():
+    text = lower(problem("return F.max_pool1d(x.unsqueeze(0), 3).sum(dim=2)"))
+    assert kernels(text)[-1] == "sum_kernel"
+
+
+def test_the_channels_of_a_grouped_transposed_convolution_begin_at_its_group():
+    init = "self.up = nn.ConvTranspose1d(4, 4, 4, stride=2, groups=2)"
+    text = lower(problem("return self.up(x.reshape(-1, 4, 12))", init))
+    assert re.search(r"\bfirst\b.*\+ c\b", text)

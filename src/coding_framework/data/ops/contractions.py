@@ -220,8 +220,8 @@ def _transposed(reads: Reads, node: Node, body: Body, places: Places) -> Sequenc
             )
             begin = body.let("int", "from", plus(place, pad) if pad != "0" else place)
             if step != "1" and apart == "1":  # only taps that meet an input
-                first = f"{begin} % {step}"
-                tap = stack.enter_context(body.loop("pqr"[axis], side, start=first, step=step))
+                meets = f"{begin} % {step}"
+                tap = stack.enter_context(body.loop("pqr"[axis], side, start=meets, step=step))
                 here = body.let("int", "yxz"[axis], f"({begin} - {tap}) / {step}")
                 body.line(f"if ({tap} > {begin} || {here} >= {length}) continue;")
             else:
