@@ -258,6 +258,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
         + " }); t.join();"
         + _UPLOAD,
         CHEATING,
+        REJECTED,
         RUNTIME,
         LOAD,
         COMPILE,

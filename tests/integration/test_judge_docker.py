@@ -62,7 +62,7 @@ CANDIDATES = {
     "spins": (first("for (volatile long i = 0;; i++) {}"), "timeout"),
     "ends its process": (first("_exit(0);"), "runtime_error"),
     "hoards memory": (first(HOARD), "memory_limit"),
-    "forks": (first('if (fork() < 0) throw std::runtime_error("no");'), "runtime_error"),
+    "forks": (first('if (fork() < 0) throw std::runtime_error("no");'), "rejected"),
 }
 
 

@@ -27,7 +27,7 @@ MISTAKES = {
     ),
     "a task file that is not there": (
         ["judge", "--task", "mine.yaml", "k.cu"],
-        "cannot read the task file mine.yaml",
+        "the task file mine.yaml cannot be read",
     ),
     "a number out of its limits": (
         ["solve", "--task", "relu", "--turns", "0"],

@@ -184,8 +184,8 @@ def test_kernels_loads_it_from_its_folder_and_replaces_a_layer(
 ) -> None:
     """By their own loader. Without a GPU the layer that was replaced says so; on one it runs."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    import kernels
-
+    # Not installed beside the trainers: transformers 5 fails to import with a kernels above 0.12.
+    kernels = pytest.importorskip("kernels", minversion="0.17")
     module = kernels.get_local_kernel(published, backend="cpu")
     x = driver.empty(9, torch.float32).view(3, 3).normal_()
     assert torch.equal(module.relu(x, driver=driver), torch.relu(x))

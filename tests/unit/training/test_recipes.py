@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 import runpy
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -30,14 +28,6 @@ pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "configs").glob("*.yaml"))
-
-
-def commands_of(path: Path, script: str) -> list[list[str]]:
-    """The flags of each call of a root script in a shell script, with its variables' defaults."""
-    text = path.read_text().replace("\\\n", " ")
-    text = re.sub(r"\$\{MISTAKES:[^}]*\}|[ ]>.*", "", text)
-    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
-    return [shlex.split(line) for line in re.findall(rf"{script} (.*)", text)]
 
 
 def config_of(path: Path) -> MultiTurnRLConfig:
@@ -151,39 +141,6 @@ def test_no_recipe_judges_on_gpus_that_train(path: Path) -> None:
     config = config_of(path)
     if config.device == "cuda" and not config.judge_gpus:
         assert config.judge_args["backend"] == "emulator"
-
-
-@pytest.mark.parametrize(
-    ("name", "flags"),
-    [
-        (name, flags)
-        for name in ("run_sft_training.py", "run_multiturn_rl_training.py")
-        for flags in commands_of(ROOT / "experiments" / "one_gpu.sh", name)
-    ],
-    ids=str,
-)
-def test_the_script_for_one_gpu_calls_the_others_rightly(
-    name: str,
-    flags: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(ROOT)
-    made = runpy.run_path(str(ROOT / name))
-    flags = [flag.replace("$work", str(tmp_path)) for flag in flags]
-    if name == "run_multiturn_rl_training.py":
-        assert made["main"]([*flags, "--dry-run"]) == 2
-        generator = tmp_path / "sft" / "generator"
-        assert f"there is no {generator}: make one" in capsys.readouterr().err
-        generator.mkdir(parents=True)
-        (generator / "adapter_config.json").write_text("{}")
-        assert made["main"]([*flags, "--dry-run"]) == 0
-        return
-    given = vars(made["parse"](flags))
-    for other in ("task_scope", "dry_run"):
-        given.pop(other)
-    assert sft_config(read_recipe(given.pop("config")), given).quantization == "none"
 
 
 def test_nodes_without_a_cluster_and_judges_without_processors_are_refused() -> None:

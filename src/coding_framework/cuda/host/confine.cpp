@@ -88,6 +88,7 @@ static const Named kNamed[] = {
     {SYS_prlimit64, "its limits (prlimit)", -1},
     {SYS_getrandom, "random numbers (getrandom)", -1},
     {SYS_socket, "the network (socket)", -1},
+    {SYS_epoll_create1, "the network (epoll_create1)", -1},
     {SYS_dup, "descriptors (dup)", -1},
     {SYS_fcntl, "descriptors (fcntl)", -1},
     {SYS_ioctl, "descriptors (ioctl)", -1},
