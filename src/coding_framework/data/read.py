@@ -89,8 +89,8 @@ def read(task: Task) -> Graph:
     try:
         graphs = [_Export(task, task.cases[0], lengths.varying)]
         if not graphs[0].holds_for(task):
-            graphs += [_Export(task, case, lengths.varying) for case in lengths.telling()]
-        return _SideBySide(task, graphs).graph()
+            graphs += [_Export(task, case, lengths.varying) for case in lengths.cases[1:]]
+        return _SideBySide(task, _alike(graphs)).graph()
     except UnreadableError as first:
         try:
             return _read_by_numbers(task, lengths)
@@ -99,8 +99,16 @@ def read(task: Task) -> Graph:
 
 
 def _read_by_numbers(task: Task, lengths: _Lengths) -> Graph:
-    cases = [task.cases[0], *lengths.telling()]
-    return _SideBySide(task, [_Export(task, case, frozenset()) for case in cases]).graph()
+    exports = [_Export(task, case, frozenset()) for case in lengths.cases]
+    return _SideBySide(task, _alike(exports)).graph()
+
+
+def _alike(exports: list[_Export]) -> list[_Export]:
+    """Without the one of at least four that does other operations: where a size is 1, PyTorch may
+    leave some out. Where more differ, all stay, and are refused."""
+    first, *_ = operations = [[str(n.target) for n in e.nodes] for e in exports]
+    alike = [e for e, own in zip(exports, operations, strict=True) if own == first]
+    return alike if 3 <= len(alike) == len(exports) - 1 else exports
 
 
 Axis = tuple[int, int]
@@ -108,8 +116,8 @@ Axis = tuple[int, int]
 
 
 class _Lengths:
-    """The axes of all tensors that a kernel is given, and the constructor's numbers, at all shape
-    sets; the first one of the task comes first."""
+    """The axes of all tensors that a kernel is given, at all shape sets; the first one of the task
+    comes first. A number that is looked up must be right at each: at a few, others are too."""
 
     def __init__(self, task: Task) -> None:
         self.cases = (task.cases[0], *_others(task))
@@ -130,24 +138,6 @@ class _Lengths:
             for axis, sizes in enumerate(zip(*together, strict=True))
         }
         self.varying = frozenset(axis for axis, sizes in axes.items() if len(set(sizes)) > 1)
-        numbers = zip(*(m.init_args for m in made), strict=True)
-        plain = [n for n in numbers if all(isinstance(v, (int, float)) for v in n)]
-        told = {*axes.values(), *plain}
-        self._told = told | {(t[0],) * len(self.cases) for t in told}
-
-    def telling(self) -> list[TestCase]:
-        """The fewest shape sets besides the first at which no two lengths are equal, nor one and a
-        number, that differ at any: what is equal there is taken for the same."""
-        chosen = [0]
-        while len(chosen) < len(self.cases):
-            most = len({tuple(t[k] for k in chosen) for t in self._told})
-            left = [k for k in range(len(self.cases)) if k not in chosen]
-            counts = {k: len({tuple(t[c] for c in (*chosen, k)) for t in self._told}) for k in left}
-            best = max(left, key=counts.__getitem__)
-            if counts[best] == most:
-                break
-            chosen.append(best)
-        return [self.cases[k] for k in chosen[1:]]
 
 
 class _Made:

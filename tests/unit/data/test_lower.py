@@ -147,3 +147,10 @@ def test_the_channels_of_a_grouped_transposed_convolution_begin_at_its_group():
     init = "self.up = nn.ConvTranspose1d(4, 4, 4, stride=2, groups=2)"
     text = lower(problem("return self.up(x.reshape(-1, 4, 12))", init))
     assert re.search(r"\bfirst\b.*\+ c\b", text)
+
+
+def test_a_root_of_a_size_is_no_whole_number():
+    text = lower(
+        problem("return x * self.scale", "self.scale = width ** -0.5", ", width", "features")
+    )
+    assert re.search(r"float size_1 = pow\(.*-0\.5\)", text)

@@ -88,3 +88,9 @@ def test_a_tensor_outside_parameters_and_buffers_that_depends_on_sizes_is_refuse
 def test_a_loop_over_an_axis_is_refused_in_one_sentence():
     with pytest.raises(UnreadableError, match="different sizes"):
         problem("for row in range(x.size(0)):\n    x = x * 1.01\nreturn x")
+
+
+def test_a_number_is_looked_up_at_every_shape_set():
+    init = "self.pad = {48: 3, 47: 2}.get(features, 2)"
+    with pytest.raises(UnreadableError, match="follows from no axis"):
+        problem("return F.pad(x, (self.pad, 0))", init, ", features", "features")

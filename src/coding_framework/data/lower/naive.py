@@ -581,9 +581,7 @@ class Lowering:
         """The elements of a shape at the first shape set."""
         total = 1.0
         for size in shape:
-            if not isinstance(size, int):
-                size = float(size.subs({s: self.graph.sizes[str(s)] for s in size.free_symbols}))
-            total *= size
+            total *= size if isinstance(size, int) else float(self.sizes.worth(size))
         return total
 
     @staticmethod

@@ -15,6 +15,7 @@ class Sizes:
     def __init__(self, graph: Graph, tensor_of: Callable[[str], str]) -> None:
         """tensor_of: what the host code calls an argument."""
         scalars = {name for name, _ in graph.scalars}
+        self._first = graph.sizes
         self._names: dict[Any, str] = {}
         self.said: dict[str, str] = {}
         """Name -> what it is, in the host's C; in an order in which they can be declared."""
@@ -42,17 +43,26 @@ class Sizes:
                 count += 1
             name = self._names[size] = f"{wish}_{count}"
             self._taken.add(name)
-            whole = _is_whole(size)
+            whole = self._is_whole(size)
             self.said[name] = in_c(size, whole)
             self.types[name] = "int" if whole else "float"
         return self._names[size]
 
+    def worth(self, size: Any) -> Any:
+        """What an expression of sizes is at the first shape set: a number of sympy."""
+        return size.subs({symbol: self._first[str(symbol)] for symbol in size.free_symbols})
 
-def _is_whole(size: Any) -> bool:
-    import sympy
+    def _is_whole(self, size: Any) -> bool:
+        """Whether it is a whole number: of a quotient and a power, sympy alone does not know."""
+        import sympy
 
-    real = any(not s.is_integer for s in size.free_symbols) or size.atoms(sympy.Float)
-    return size.is_integer is not False and not real
+        if any(not s.is_integer for s in size.free_symbols) or size.atoms(sympy.Float):
+            return False
+        if size.is_integer is None:
+            return bool(self.worth(size).is_Integer) and all(
+                power.exp.is_Integer for power in size.atoms(sympy.Pow)
+            )
+        return bool(size.is_integer)
 
 
 def in_c(size: Any, whole: bool = True) -> str:
