@@ -154,3 +154,17 @@ def test_a_root_of_a_size_is_no_whole_number():
         problem("return x * self.scale", "self.scale = width ** -0.5", ", width", "features")
     )
     assert re.search(r"float size_1 = pow\(.*-0\.5\)", text)
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+def test_an_image_is_read_between_its_elements(aligned: bool):
+    size = f"size=(90, 70), mode='bilinear', align_corners={aligned}"
+    text = lower(problem(f"return F.interpolate(x[None, None], {size}).relu()"))
+    assert kernels(text) == ["upsample_bilinear2d_relu_kernel"]
+    assert ("- 0.5f, 0.0f)" in text) is not aligned
+
+
+def test_the_nearest_element_is_found_by_the_factor_that_is_given():
+    text = lower(problem("return F.interpolate(x[None, None], scale_factor=1.5, mode='nearest')"))
+    assert "1.0f / 1.5f" in text
+    assert not re.search(r"float size_\d+ =", text)

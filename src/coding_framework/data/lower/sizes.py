@@ -56,13 +56,12 @@ class Sizes:
         """Whether it is a whole number: of a quotient and a power, sympy alone does not know."""
         import sympy
 
+        if size.is_integer is not None:
+            return bool(size.is_integer)
         if any(not s.is_integer for s in size.free_symbols) or size.atoms(sympy.Float):
             return False
-        if size.is_integer is None:
-            return bool(self.worth(size).is_Integer) and all(
-                power.exp.is_Integer for power in size.atoms(sympy.Pow)
-            )
-        return bool(size.is_integer)
+        powers = size.atoms(sympy.Pow)
+        return bool(self.worth(size).is_Integer) and all(p.exp.is_Integer for p in powers)
 
 
 def in_c(size: Any, whole: bool = True) -> str:

@@ -380,5 +380,7 @@ LOOPS: Mapping[str, Loop] = {
     "_adaptive_avg_pool3d": Loop(windows.adaptive_avg_pool),
     "adaptive_max_pool2d": Loop(windows.adaptive_max_pool),
     "adaptive_max_pool3d": Loop(windows.adaptive_max_pool),
+    "upsample_nearest2d": Loop(windows.nearest, ("input",)),
+    "upsample_bilinear2d": Loop(windows.bilinear, ("input",)),
 }  # fmt: skip
 SCANS = scans.SCANS

@@ -1,4 +1,5 @@
-"""Pools over windows of one to three axes, and over as many windows as there are outputs."""
+"""Pools over windows of one to three axes, and over as many windows as there are outputs; images
+at other sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 
 from coding_framework.data.graph import Node
 from coding_framework.data.lower.text import C_TYPES, Body, Places, atom, literal, plus, times
-from coding_framework.data.ops.views import Reads
+from coding_framework.data.ops.views import Reads, number
 
 
 def _sides(node: Node, name: str, count: int, default: Any) -> list[Any]:
@@ -147,3 +148,55 @@ def adaptive_max_pool(reads: Reads, node: Node, body: Body, places: Places) -> S
             body.line(f"{most} = {value};")
             body.line(f"{chosen} = {index};")
     return [most, chosen]
+
+
+def _step(node: Node, body: Body, axis: int) -> str:
+    """How far apart in the input neighbours of an image of another size lie."""
+    x, dtype = node["input"], node.type.dtype
+    kind = C_TYPES[dtype].computed
+    length, count = (body.extent(of.shape[2 + axis]) for of in (x.type, node.type))
+    if node.get("align_corners", False):
+        return f"({kind})({length} - 1) / max({count} - 1, 1)"
+    factors = node.get("scale_factors")
+    if factors:
+        return f"{literal(1, dtype)} / {number(body, factors[axis], dtype)}"
+    return f"({kind}){length} / {count}"
+
+
+def nearest(reads: Reads, node: Node, body: Body, places: Places) -> Sequence[str]:
+    x, dtype = node["input"], node.type.dtype
+    kind, suffix = C_TYPES[dtype].computed, C_TYPES[dtype].suffix
+    there = list(places[:2])
+    for axis, (place, length) in enumerate(
+        zip(places[2:], body.dims(x.type.shape[2:]), strict=True)
+    ):
+        step = body.let(kind, "step", _step(node, body, axis))
+        at = f"min((int)floor{suffix}({place} * {step}), {length} - 1)"
+        there.append(body.let("int", "yxz"[axis], at))
+    return [reads.read(x, body, there)]
+
+
+def bilinear(reads: Reads, node: Node, body: Body, places: Places) -> Sequence[str]:
+    """The mean of four elements, by how near they are."""
+    x, dtype = node["input"], node.type.dtype
+    kind, suffix = C_TYPES[dtype].computed, C_TYPES[dtype].suffix
+    half, one = literal(0.5, dtype), literal(1, dtype)
+    sides = []
+    for axis, (place, length) in enumerate(
+        zip(places[2:], body.dims(x.type.shape[2:]), strict=True)
+    ):
+        step = body.let(kind, "step", _step(node, body, axis))
+        at = f"{step} * {place}"
+        if not node["align_corners"]:
+            at = f"fmax{suffix}({step} * ({place} + {half}) - {half}, {literal(0, dtype)})"
+        at = body.let(kind, "at", at)
+        before = body.let("int", "yx"[axis], f"min((int){at}, {length} - 1)")
+        behind = body.let("int", "yx"[axis], f"min({before} + 1, {length} - 1)")
+        part = body.let(kind, "part", f"{at} - {before}")
+        sides.append(((before, f"({one} - {part})"), (behind, part)))
+    terms = [
+        f"{y_part} * {x_part} * {atom(reads.read(x, body, [*places[:2], y, x_place]))}"
+        for y, y_part in sides[0]
+        for x_place, x_part in sides[1]
+    ]
+    return [" + ".join(terms)]
