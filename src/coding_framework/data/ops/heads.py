@@ -260,14 +260,6 @@ class Loop:
     """Arguments that it reads more than once: what is costly to make is put in memory before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
-    """A head that writes an element of a line at each step: a thread goes along an axis."""
-
-    begin: Callable[[Node, Body], Mapping[str, str]]
-    step: Callable[[Node, Body, Mapping[str, str], str, str], Sequence[str]]
-
-
 def _best(sign: str) -> Callable[[Reads, Node, Body, Places], Sequence[str]]:
     """The extreme element along an axis, and where the first of them is."""
 
