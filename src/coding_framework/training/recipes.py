@@ -69,14 +69,14 @@ def on_cpu(device: DeviceChoice) -> bool:
     return not torch.cuda.is_available()
 
 
-def require_gpus(device: DeviceChoice, count: int | None, dry_run: bool = True) -> None:
+def require_gpus(device: DeviceChoice, count: int | None) -> None:
     """Raises UsageError where more than one GPU is asked for and none is here; `device` "cpu" means
-    that so many training processes on the CPU are wanted. dry_run: there is such a flag."""
+    that so many training processes on the CPU are wanted."""
     if device == "auto" and (count or 1) > 1 and on_cpu(device):
-        tried = " (--device cuda with --dry-run shows what a GPU machine would do)"
         raise UsageError(
             f"{count} GPUs were asked for and none is here: leave out --num-gpus, or say --device "
-            f"cpu for {count} processes on the CPU{tried if dry_run else ''}"
+            f"cpu for {count} processes on the CPU (--device cuda with --dry-run shows what a GPU "
+            "machine would do)"
         )
 
 
@@ -85,7 +85,7 @@ def sft_config(recipe: RecipeFile, flags: Mapping[str, Any]) -> SFTConfig:
     the recipe's section, that is wrong."""
     base = {} if recipe.base_model is None else {"base_model": recipe.base_model}
     values = {"device": recipe.device, **base, **recipe.sft, **flags}
-    require_gpus(values["device"], values.get("num_gpus"), dry_run=False)
+    require_gpus(values["device"], values.get("num_gpus"))
     cpu = on_cpu(values["device"])
     try:
         return SFTConfig.cpu(**values) if cpu else SFTConfig.model_validate(values)
