@@ -30,6 +30,7 @@ from coding_framework.data.lower.text import (
     plus,
     without_unused,
 )
+from coding_framework.data.lower.workers import BLOCK, THREAD, THREADS, Worker
 from coding_framework.data.ops import contractions
 from coding_framework.data.ops.elementwise import (
     CONDITIONS,
@@ -37,7 +38,15 @@ from coding_framework.data.ops.elementwise import (
     expression_of,
     is_value,
 )
-from coding_framework.data.ops.heads import ALSO_CALLED, LOOPS, ROWS, SCANS, Row, over_axes
+from coding_framework.data.ops.heads import (
+    ALSO_CALLED,
+    LOOPS,
+    ROWS,
+    SCANS,
+    Layout,
+    Row,
+    over_axes,
+)
 from coding_framework.data.ops.views import (
     PARTS,
     READERS,
@@ -57,7 +66,6 @@ MOST_IN_A_LOOP = 3
 """The cost up to which a tensor is made again at each step of a loop."""
 MOST_TOGETHER = 60
 """The cost up to which one kernel computes what no other reads."""
-THREADS = 256
 LONG_ROW = 256
 """Elements, at the first shape set, from which a row is a block's."""
 RANDOM = ("rand", "randn", "rand_like", "randn_like", "randint", "bernoulli", "multinomial",
@@ -402,15 +410,13 @@ class Lowering:
 
     def launch(
         self, wish: str, body: Body, writes: Sequence[tuple[str, Memory]], count: Sequence[Extent],
-        *, block: bool = False,
+        worker: Worker = THREAD,
     ) -> None:  # fmt: skip
-        """A kernel of one thread, or one block, for each place `i` of `count`, and its launch.
-        writes: (parameter, tensor)."""
-        dims = [self.sizes.name(d) for d in count]
-        total = " * ".join(d for d in dims if d != "1") or "1"
-        index = "blockIdx.x" if block else "blockIdx.x * blockDim.x + threadIdx.x"
+        """A kernel of one worker for each place `i` of `count`, and its launch. writes:
+        (parameter, tensor)."""
+        total = self.total(count)
         lines = without_unused(
-            [f"const int i = {index};", f"if (i >= {total}) return;", *body.lines]
+            [f"const int i = {worker.index};", *worker.guard(total), *body.lines]
         )
         words = set(re.findall(r"[A-Za-z_]\w*", "\n".join(lines)))
         constants = {c.split()[3].partition("[")[0] for c in self.constants}
@@ -430,8 +436,12 @@ class Lowering:
                 given.append(size)
         name = self._kernel(wish, parameters, lines, body.declared)
         wide = f"(int64_t){total}" if "*" in total else total
-        grid = f"std::max<int64_t>({wide}, 1)" if block else f"blocks({wide})"
-        self.host.append(f"{name}<<<{grid}, {THREADS}>>>({', '.join(given)});")
+        self.host.append(f"{name}<<<{worker.launch(wide)}>>>({', '.join(given)});")
+
+    def total(self, shape: Sequence[Extent]) -> str:
+        """The elements of a shape, in C."""
+        dims = [self.sizes.name(d) for d in shape]
+        return " * ".join(d for d in dims if d != "1") or "1"
 
     def _kernel(
         self, wish: str, parameters: Sequence[tuple[str, str]], lines: Sequence[str],
@@ -515,40 +525,37 @@ class Lowering:
         writes = self._finish(group, body, places, dict(enumerate(values)))
         self.launch(self._kernel_name(group), body, writes, head.type.shape)
 
-    def _row(self, group: Group, row: Row) -> None:
-        """One thread for each row; a block for a long one, whose parts are joined: a sum of many
+    def worker(self, layout: Layout) -> Worker:
+        """Who walks over the rows: a block over long ones, whose parts are joined: a sum of many
         terms by one thread would lose what is small."""
+        return BLOCK if self._worth(layout.inner) >= LONG_ROW else THREAD
+
+    def _row(self, group: Group, row: Row) -> None:
+        """One worker for each row."""
         head = group.head
         layout = row.layout(head)
+        worker = self.worker(layout)
         dtype = head.type.dtype
         kind = C_TYPES[dtype].computed
-        block = self._worth(layout.inner) >= LONG_ROW
+        total = self.total(layout.rows)
         body = self.body()
         places = body.split("i", body.dims(layout.rows), "i")
-        inner = body.dims(layout.inner)
-        known: dict[str, str] = {"f": C_TYPES[dtype].suffix}
-        if isinstance(head.get("eps"), float):
-            known["eps"] = literal(head["eps"], dtype)
-        elif head.base == "rms_norm":
-            known["eps"] = {"float16": "0.0009765625f", "bfloat16": "0.0078125f"}.get(
-                dtype, "1.1920928955078125e-07f"
-            )
-        count = " * ".join(d for d in inner if d != "1") or "1"
+        known = self._known_of_row(head)
+        count = self.total(layout.inner)
         known["n"] = body.let(kind, "n", count)
-        if block:
-            body.line(f"__shared__ {kind} parts[{THREADS}];")
+        worker.prepare(body, kind)
+        end = worker.end(body, count, total)
 
         @contextmanager
         def elements() -> Iterator[tuple[list[str], str]]:
             """A loop over the elements of the row: the place of each, and its value."""
+            inner = body.dims(layout.inner)
             with ExitStack() as stack:
-                if block:
-                    r = stack.enter_context(
-                        body.loop("r", count, start="threadIdx.x", step=str(THREADS))
-                    )
-                    at = body.split(r, inner, "r")
-                else:
+                if worker.alone:
                     at = stack.enter_context(contractions.nest(body, [("r", d) for d in inner]))
+                else:
+                    r = stack.enter_context(body.loop("r", end, worker.start, worker.step))
+                    at = body.split(r, inner, "r")
                 there = layout.place(body, places, at)
                 text = self.read(head[row.of], body, there)
                 yield there, body.let(kind, "x", _cast(text, head[row.of].type.dtype, dtype))
@@ -560,22 +567,34 @@ class Lowering:
             name = known[one.name] = body.variable(kind, one.name, start)
             with elements() as (_, x):
                 body.line(f"{name} = {_typed(one.step, dtype).format(x=x, **known)};")
-            if block:
-                self._join(body, name, _typed(one.join, dtype), known["f"])
+            worker.join(body, name, kind, _typed(one.join, dtype), known["f"])
             if one.end:
                 body.line(f"{name} = {_typed(one.end, dtype).format(**known)};")
         if row.element is None:
             body.index = (tuple(places), body.dims(layout.rows), "i")
             value = _typed(row.result, dtype).format(**known)
-            if block:
-                body.line("if (threadIdx.x != 0) return;")
+            if leaves := worker.leaves(total):
+                body.line(f"if ({leaves}) return;")
             writes = self._finish(group, body, places, {0: value})
         else:
             with elements() as (there, x):
                 template = row.element(self, head, body, there)
                 value = template.format(x=x, **known)
                 writes = self._finish(group, body, there, {0: value})
-        self.launch(self._kernel_name(group), body, writes, layout.rows, block=block)
+        self.launch(self._kernel_name(group), body, writes, layout.rows, worker)
+
+    @staticmethod
+    def _known_of_row(head: Node) -> dict[str, str]:
+        """What the templates of a row name besides what its passes find."""
+        dtype = head.type.dtype
+        known = {"f": C_TYPES[dtype].suffix}
+        if isinstance(head.get("eps"), float):
+            known["eps"] = literal(head["eps"], dtype)
+        elif head.base == "rms_norm":
+            known["eps"] = {"float16": "0.0009765625f", "bfloat16": "0.0078125f"}.get(
+                dtype, "1.1920928955078125e-07f"
+            )
+        return known
 
     def _worth(self, shape: Sequence[Extent]) -> float:
         """The elements of a shape at the first shape set."""
@@ -583,19 +602,6 @@ class Lowering:
         for size in shape:
             total *= size if isinstance(size, int) else float(self.sizes.worth(size))
         return total
-
-    @staticmethod
-    def _join(body: Body, name: str, join: str, suffix: str) -> None:
-        """What the threads of a block found, together, for all of them."""
-        here = "parts[threadIdx.x]"
-        joined = join.format(a=here, b="parts[threadIdx.x + half]", f=suffix)
-        body.line(f"{here} = {name};")
-        body.line("__syncthreads();")
-        with body.block(f"for (int half = {THREADS // 2}; half > 0; half /= 2)"):
-            body.line(f"if (threadIdx.x < half) {here} = {joined};")
-            body.line("__syncthreads();")
-        body.line(f"{name} = parts[0];")
-        body.line("__syncthreads();")
 
     def _scan(self, group: Group) -> None:
         """One thread for each line along the axis."""
