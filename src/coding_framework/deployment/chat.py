@@ -117,6 +117,17 @@ class WantedRequest(BaseModel):
     )
 
 
+class Feedback(BaseModel):
+    """What a caller says of its answer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    request_id: str = Field(min_length=1, max_length=200)
+    """As the answer's header X-CudaRL-Request had it."""
+    metric: str = Field(min_length=1, max_length=200)
+    value: float = Field(allow_inf_nan=False)
+
+
 def chat_request(body: dict[str, Any], limits: Limits) -> ChatRequest:
     """Raises ApiError 400."""
     asked: ChatRequest = parsed(ChatRequest, body)

@@ -56,7 +56,7 @@ class HistoryEntry(Record):
 
 
 class DeploymentManager:
-    """What an operator does, by the command line or a server's routes."""
+    """What an operator does by `cuda-rl deploy`."""
 
     def __init__(self, store: DeploymentStore) -> None:
         self.store = store
@@ -242,44 +242,20 @@ class DeploymentManager:
         without_evaluation: bool = False,
     ) -> ExperimentRow:
         """Past the gate, into the shadow or the ramp. Raises UsageError where the candidate's
-        evaluation is missing or worse than the incumbent's, unless `without_evaluation`."""
-        self._require_startable(config)
-        evidence = self._evidence(config, without_evaluation)
+        evaluation is missing or worse than the incumbent's, unless `without_evaluation`, and
+        ConflictError where the alias has an active rollout."""
+        if (active := self.store.active_experiment(config.alias)) is not None:
+            raise ConflictError(
+                f"{config.alias} has an active rollout, {active.id} ({active.state}): end it first"
+            )
+        self._require_usable(config.candidate.version)
+        evidence = {"gate": "skipped by hand"} if without_evaluation else self._gate(config)
         draft = self.experiments.create(config, actor)
         try:
             return self.experiments.start(draft.id, actor=actor, reason=reason, evidence=evidence)
         except ConflictError:
             self.experiments.stop(draft.id, "another rollout was first", actor)
             raise
-
-    def draft(self, config: ABTestConfig, actor: str = "operator") -> ExperimentRow:
-        """A rollout that has not started. Raises ConflictError where the alias has an active one,
-        UsageError where a version cannot serve."""
-        self._require_startable(config)
-        return self.experiments.create(config, actor)
-
-    def _require_startable(self, config: ABTestConfig) -> None:
-        if (active := self.store.active_experiment(config.alias)) is not None:
-            raise ConflictError(
-                f"{config.alias} has an active rollout, {active.id} ({active.state}): end it first"
-            )
-        self._require_usable(config.candidate.version)
-
-    def start(
-        self,
-        experiment: str,
-        reason: str,
-        actor: str = "operator",
-        *,
-        without_evaluation: bool = False,
-    ) -> ExperimentRow:
-        """A draft, past the gate. Raises as `start_rollout`."""
-        config = self.experiments.config(self.experiments.get(experiment))
-        evidence = self._evidence(config, without_evaluation)
-        return self.experiments.start(experiment, actor=actor, reason=reason, evidence=evidence)
-
-    def _evidence(self, config: ABTestConfig, without_evaluation: bool) -> dict[str, Any]:
-        return {"gate": "skipped by hand"} if without_evaluation else self._gate(config)
 
     def _gate(self, config: ABTestConfig) -> dict[str, Any]:
         """Evidence that the candidate is not known to be worse. Raises UsageError."""

@@ -8,8 +8,8 @@
     run_app(app, listen)                        # until SIGTERM or Ctrl-C
 
 Guaranteed: an answer never holds a traceback; what fails by our fault is 503 with the request's
-number, under which the log has the traceback. Where no token is needed, and at the operators'
-routes, a page of another site gets nothing (`Gate.require_own_site`).
+number, under which the log has the traceback. Where no token is needed, a page of another site gets
+nothing (`Gate.require_own_site`).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Listen(Config):
     """Proxies whose X-Forwarded-For is believed."""
     hosts: tuple[str, ...] = ()
     """Names that `Host` may have, besides addresses, localhost and this machine's name. Asked for
-    at the operators' routes, and at all where there is no token."""
+    where no token is needed."""
 
 
 class ApiError(Exception):
@@ -200,7 +200,7 @@ class Gate:
         """Raises ApiError where a browser may have been sent here by a page of another site: under
         a name that is not ours (a name of that site's may point to this machine), or with another
         origin. Other programs say neither."""
-        if not scope["path"].startswith("/admin") and self.needs_token:
+        if self.needs_token:
             return
         said = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host = said.get(b"host", "localhost")

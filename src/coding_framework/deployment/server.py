@@ -30,10 +30,10 @@ from coding_framework.agents.generator import GeneratorAgent
 from coding_framework.agents.optimizer import OptimizerAgent
 from coding_framework.agents.prompts import ANSWER_TOKENS
 from coding_framework.deployment.ab_testing import ABTestConfig, Assignment, Shadow
-from coding_framework.deployment.admin import Admin
 from coding_framework.deployment.backends import BackendPolicy, Backends, Used
 from coding_framework.deployment.chat import (
     ChatRequest,
+    Feedback,
     Reading,
     ReferencePool,
     TaskOfRequest,
@@ -169,7 +169,7 @@ class ModelServer:
         docs: bool = False,
     ) -> None:
         """judges_on: what `judge` judges on. key: signs receipts. manager: of the deployment
-        database, for the operators' routes. callers: takes tasks of callers who are not trusted;
+        database, for feedback. callers: takes tasks of callers who are not trusted;
         None: they are refused. keeper: puts verified kernels into a registry; None: nobody does."""
         self.config, self.gate, self.traffic = config, gate, traffic
         self.versions = versions or Versions(config.versions)
@@ -273,7 +273,7 @@ class ModelServer:
             KernelRoutes(self._keeper.view, self.gate).add_to(app)
             app.post("/v1/kernels/wanted")(self._wanted)
         if self._manager is not None:
-            Admin(self._manager, self.gate, self.traffic.unit).add_to(app)
+            app.post("/v1/feedback")(self._feedback)
         return app
 
     async def _readyz(self) -> Response:
@@ -642,6 +642,17 @@ class ModelServer:
         judge = self.judge.of(caller.id)
         refused = await keeper.widen(kept, shapes, judge, on_gpu=on_gpu)
         return {"op": op, "kernel": kept.kernel.kernel, "refused": refused}
+
+    async def _feedback(self, request: Request) -> Response:
+        """What a caller says of its answer."""
+        assert self._manager is not None
+        caller = self.gate.caller(request, "complete")
+        with self.gate.running(caller):
+            said = parsed(Feedback, await read_object(request, self.gate.limits))
+            record = self._manager.experiments.record_feedback
+            whose = self.traffic.unit(caller.id)
+            new = await asyncio.to_thread(record, said.request_id, said.metric, said.value, whose)
+        return as_json({"recorded": new})
 
     async def _job(self, request: Request, number: str) -> Response:
         return self._jobs.told(self.gate.caller(request, "verify").id, number)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
@@ -24,7 +24,7 @@ from coding_framework.store.events import log
 from coding_framework.store.folder import one_at_a_time
 from coding_framework.types import Record, TokenScope
 
-LOCAL_SCOPES = frozenset[TokenScope](("complete", "verify", "kernels:read"))
+LOCAL_SCOPES = frozenset[TokenScope](("complete", "verify"))
 """What a caller on this machine may do where there is no token."""
 PREFIX = "crl_"
 OwnLimits = Literal["requests_per_s", "concurrent", "candidates_per_min"]
@@ -135,9 +135,11 @@ class TokenFile:
 
 
 def _token(line: str) -> Token:
-    """Raises ValueError. Files of before have limits that are no longer counted here."""
+    """Raises ValueError. Files of before have limits and scopes that are nothing any more."""
     given = json.loads(line)
     known = {k: v for k, v in given.items() if k in Token.model_fields} if given else given
+    if known and isinstance(known.get("scopes"), list):
+        known["scopes"] = [scope for scope in known["scopes"] if scope in get_args(TokenScope)]
     return Token.model_validate_json(json.dumps(known))
 
 

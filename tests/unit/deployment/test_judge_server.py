@@ -104,7 +104,7 @@ def test_only_a_token_with_its_scope_may_judge_and_only_a_trusted_one_brings_tas
     tokens = TokenFile(tmp_path / "tokens")
     secrets = [
         tokens.create(scopes)[1]
-        for scopes in (("kernels:read",), ("verify",), ("verify", "tasks:trusted"))
+        for scopes in (("complete",), ("verify",), ("verify", "tasks:trusted"))
     ]
     asked = client(tokens)
     body = {"task": find_task("relu").model_dump(mode="json"), "code": "x"}

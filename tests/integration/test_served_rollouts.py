@@ -1,4 +1,4 @@
-"""Rollouts over HTTP: the operators' routes, feedback, the shadow, and what Prometheus is told."""
+"""Rollouts of a server: feedback, the shadow, retries, and what Prometheus is told."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from coding_framework.deployment.tokens import TokenFile
 from coding_framework.deployment.traffic import open_traffic
 from coding_framework.deployment.verify import verify
 from coding_framework.deployment.versions import VersionSpec
+from coding_framework.errors import UsageError
 from coding_framework.registry.receipts import new_key
 from support.serving import (
     RELU,
@@ -48,7 +49,7 @@ def until(holds: Callable[[], bool], seconds: float = 120.0) -> None:
 
 @dataclass
 class Deployed:
-    """A server with a database, and its operator."""
+    """A server with a database, its caller, and its operator, who has the database."""
 
     client: httpx.Client
     manager: DeploymentManager
@@ -57,10 +58,8 @@ class Deployed:
 
     def start(self, **settings: Any) -> str:
         """A rollout of v2, started without an evaluation."""
-        body = {"alias": "kernels", "version": "v2", "settings": {**ALL_AT_ONCE, **settings}}
-        made = self.client.post("/admin/experiments", json=body)
-        assert made.status_code == 201, made.text
-        assert self.move(made.json()["id"], "start", without_evaluation=True).status_code == 200
+        config = self.manager.config("kernels", "v2", {**ALL_AT_ONCE, **settings})
+        row = self.manager.start_rollout(config, "a test", without_evaluation=True)
         traffic = self.server.traffic
         until(  # its router follows the database
             lambda: (
@@ -68,11 +67,7 @@ class Deployed:
                 or traffic.shadow("kernels", b"") is not None
             )
         )
-        return str(made.json()["id"])
-
-    def move(self, experiment: str, action: str, **more: Any) -> httpx.Response:
-        body = {"reason": "a test", **more}
-        return self.client.post(f"/admin/experiments/{experiment}/{action}", json=body)
+        return row.id
 
     def ask(self, user: str, **headers: str) -> httpx.Response:
         body = {
@@ -82,7 +77,7 @@ class Deployed:
         return self.client.post("/v1/chat/completions", json=body, headers=headers)
 
     def state(self, experiment: str) -> str:
-        return str(self.client.get(f"/admin/experiments/{experiment}").json()["state"])
+        return self.manager.experiments.get(experiment).state
 
     def metrics(self) -> dict[tuple[str, ...], float]:
         text = self.client.get("/metrics").text
@@ -98,8 +93,7 @@ def deployed(folder: Path, said: Callable[[dict[str, Any]], str | int]) -> Itera
     upstream = Upstream(said)
     upstream.models = ["m1", "m2"]
     tokens = TokenFile(folder / "tokens")
-    scopes = ("complete", "experiments:read", "experiments:write", "admin")
-    _, secret = tokens.create(scopes)
+    _, secret = tokens.create(["complete", "experiments:read"])
     with upstream_running(upstream) as url:
         config = config_of(
             [url], folder, database=str(folder / "deployment.sqlite"),
@@ -130,72 +124,6 @@ def running(tmp_path: Path) -> Iterator[Deployed]:
         yield found
 
 
-def test_an_operator_drives_a_rollout_over_http(running: Deployed) -> None:
-    experiment = running.start()
-    again = running.client.post("/admin/experiments", json={"alias": "kernels", "version": "v2"})
-    assert (again.status_code, again.json()["error"]["type"]) == (409, "conflict")
-    for n in range(6):
-        assert running.ask(f"user {n}").status_code == 200
-    shown = running.client.get(f"/admin/experiments/{experiment}").json()
-    assert sum(shown["now"]["numbers"]["counts"]["outcomes"]) == 6
-    assert shown["now"]["numbers"]["next"]["missing"]
-    assert "salt_arm" not in shown
-    assert [e["id"] for e in running.client.get("/admin/experiments").json()["data"]] == [
-        experiment
-    ]
-    page = running.client.get(f"/admin/experiments/{experiment}/events").json()
-    assert {e["kind"] for e in page["data"]} >= {"config", "transition", "exposure", "outcome"}
-    last = page["data"][-1]["seq"]
-    rest = running.client.get(f"/admin/experiments/{experiment}/events?after={last}").json()
-    assert all(e["seq"] > last for e in rest["data"])
-    assert running.client.get(f"/admin/experiments/{experiment}/series").json() == {"data": []}
-    assert running.move(experiment, "promote").status_code == 400
-    for action, state in (("pause", "PAUSED"), ("resume", "HOLDING"), ("rollback", "ROLLED_BACK")):
-        assert running.move(experiment, action).json()["state"] == state
-    assert running.move(experiment, "stop").status_code == 409
-    audit = running.client.get("/admin/audit").json()["data"]
-    assert [row["action"] for row in audit][-3:] == ["pause", "resume", "rollback"]
-    assert verify(running.manager.store).difference is None
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status"),
-    [
-        ("GET", "/admin/experiments/none", None, 404),
-        ("POST", "/admin/experiments/none/pause", {"reason": "x"}, 404),
-        ("POST", "/admin/experiments/none/pause", {}, 400),
-        ("POST", "/admin/experiments", {"alias": "none", "version": "v2"}, 400),
-        ("POST", "/admin/experiments", {"alias": "kernels", "version": "v9"}, 400),
-        ("POST", "/admin/experiments",
-         {"alias": "kernels", "version": "v2", "settings": {"window": 1}}, 400),
-        ("POST", "/v1/feedback", {"request_id": "x", "metric": "adopted", "value": 1}, 400),
-        ("POST", "/v1/feedback", {"request_id": "x"}, 400),
-        ("GET", "/admin/experiments/none/events?after=x", None, 422),
-    ],
-)  # fmt: skip
-def test_a_wrong_request_of_an_operator_is_a_sentence(
-    shared: Deployed, method: str, path: str, body: Any, status: int
-) -> None:
-    refused = shared.client.request(method, path, json=body)
-    assert refused.status_code == status
-    assert "Traceback" not in refused.text
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
-    with deployed(tmp_path_factory.mktemp("shared"), kernel) as found:
-        yield found
-
-
-@pytest.mark.parametrize("path", ["/admin/experiments", "/admin/audit"])
-def test_operators_need_a_token_with_its_scope(shared: Deployed, path: str) -> None:
-    assert shared.client.get(path, headers={"Authorization": ""}).status_code == 401
-    _, other = shared.server.gate.tokens.create(["complete"])  # type: ignore[union-attr]
-    headers = {"Authorization": f"Bearer {other}"}
-    assert shared.client.get(path, headers=headers).status_code == 403
-    assert shared.client.post("/admin/experiments", json={}, headers=headers).status_code == 403
-
-
 def test_a_caller_says_by_its_request_what_became_of_the_answer(running: Deployed) -> None:
     metrics = [
         {"name": "utility", "kind": "goal", "type": "bounded_mean"},
@@ -210,8 +138,8 @@ def test_a_caller_says_by_its_request_what_became_of_the_answer(running: Deploye
     assert (refused.status_code, "takes part" in refused.text) == (400, True)
     assert running.client.post("/v1/feedback", json=say).json() == {"recorded": True}
     assert running.client.post("/v1/feedback", json=say).json() == {"recorded": False}
-    own = {**say, "metric": "utility"}
-    assert running.client.post("/v1/feedback", json=own).status_code == 400
+    for wrong in ({**say, "metric": "utility"}, {**say, "request_id": "x"}, {"request_id": number}):
+        assert running.client.post("/v1/feedback", json=wrong).status_code == 400
     kinds = [e.kind for e in running.manager.store.events(experiment)]
     assert kinds.count("feedback") == 1
 
@@ -278,8 +206,8 @@ def test_the_shadow_answers_unseen_and_then_the_candidate_serves(running: Deploy
     until(over)
     kinds = [e.kind for e in running.manager.store.events(experiment)]
     assert kinds.count("shadow_pair") >= 4
-    moved = running.client.get("/admin/audit").json()["data"][-1]
-    assert (moved["actor"], moved["reason"]) == ("controller", "the shadow does no harm")
+    moved = running.manager.history("kernels")[-1]
+    assert (moved.actor, moved.reason) == ("controller", "the shadow does no harm")
     assert verify(running.manager.store).difference is None
 
 
@@ -310,7 +238,8 @@ def test_other_weights_of_a_running_version_pause_its_rollout(running: Deployed)
     until(lambda: running.state(experiment) == "PAUSED")
     reason = running.manager.experiments.get(experiment).reason or ""
     assert reason.startswith("config_changed: the weights of v2")
-    assert running.move(experiment, "resume").status_code == 400
+    with pytest.raises(UsageError, match="stop it and start another one"):
+        running.manager.experiments.resume(experiment, "a test")
 
 
 def test_where_the_database_cannot_be_written_it_serves_and_says_degraded(
