@@ -16,7 +16,7 @@ import getpass
 import json
 import sys
 import time
-from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,15 +116,7 @@ def _add_readers(actions: Any) -> None:
     add_json(p, "print the result as one JSON object")
     p = _action(actions, "export", _export, "Write every event as a line of JSON.")
     p.add_argument("--output", type=Path, metavar="FILE", help="default: stdout")
-    p = _action(
-        actions, "control", _control, "Decide rollouts while no server runs; Ctrl-C ends it."
-    )
-    p.add_argument(
-        "--wandb",
-        action=BooleanOptionalAction,
-        help="tell the wandb project CUDA-Deployment how rollouts stand (default: where "
-        "WANDB_API_KEY is set)",
-    )
+    _action(actions, "control", _control, "Decide rollouts while no server runs; Ctrl-C ends it.")
 
 
 def _action(actions: Any, name: str, work: Callable[[Namespace], int], text: str) -> Any:
@@ -360,10 +352,9 @@ def _export(args: Namespace) -> int:
 
 def _control(args: Namespace) -> int:
     from coding_framework.deployment.controller import Controller
-    from coding_framework.monitoring.wandb_sink import wandb_wanted
 
     _manager(args)
-    controller = Controller(args.database, wandb=wandb_wanted(args.wandb))
+    controller = Controller(args.database)
     controller.start()
     print(f"deciding the rollouts of {args.database} until Ctrl-C", file=sys.stderr, flush=True)
     try:

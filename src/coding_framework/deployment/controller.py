@@ -18,7 +18,6 @@ from typing import Any
 from coding_framework.deployment.ab_testing import ABTestConfig
 from coding_framework.deployment.live_traffic import LiveTraffic
 from coding_framework.deployment.manager import ABTestManager, Evaluation
-from coding_framework.deployment.rollout_reports import RolloutReports
 from coding_framework.deployment.store import (
     ConflictError,
     DeploymentStore,
@@ -48,10 +47,8 @@ class Seen:
 class Controller:
     """Follows all active experiments of a database, in a thread."""
 
-    def __init__(self, database: Path, *, wandb: bool = False) -> None:
-        """wandb: whether rollouts are told there."""
+    def __init__(self, database: Path) -> None:
         self._store = DeploymentStore(database)
-        self._reports = RolloutReports(database.parent, wanted=wandb)
         self.manager = ABTestManager(self._store)
         self._path = database.with_name(f"{database.name}.controller.lock")
         self._lock: int | None = None
@@ -70,7 +67,6 @@ class Controller:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._reports.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -105,9 +101,6 @@ class Controller:
             self._note(row)
             seen.append(Seen(self._store.experiment(row.id), self.manager.observe(row.id)))
         self.seen = tuple(seen)
-        if self.acts:
-            for each in seen:
-                self._reports.tell(each.row, self.manager.config(each.row), each.evaluation)
 
     def _note(self, row: ExperimentRow) -> None:
         world = self.world(self.manager.config(row))
@@ -159,10 +152,9 @@ class Controller:
 class DecidedTraffic(LiveTraffic):
     """The traffic of a server process that also takes its turn at deciding."""
 
-    def __init__(self, database: Path, *, wandb: bool = False) -> None:
-        """wandb: see Controller."""
+    def __init__(self, database: Path) -> None:
         super().__init__(database)
-        self._controller = Controller(database, wandb=wandb)
+        self._controller = Controller(database)
         self._controller.start()
 
     @property

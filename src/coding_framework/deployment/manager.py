@@ -34,8 +34,6 @@ from coding_framework.errors import UsageError
 from coding_framework.types import Record
 
 CONTROLLER = "controller"
-_CHECKPOINT_EVERY = 2000
-"""Events that a process which takes over has to read."""
 _SPREAD = 0.5
 """Largest standard deviation of anything in [0, 1]: the plan where nothing is known."""
 _SLOWER = 1.25
@@ -67,7 +65,6 @@ class ABTestManager:
         self.store = store
         self._lock = threading.RLock()
         self._rollouts: dict[str, Rollout] = {}
-        self._kept_at: dict[str, int] = {}
 
     # --- life of an experiment ------------------------------------------------------------------
 
@@ -245,8 +242,8 @@ class ABTestManager:
     def evaluate(self, experiment: str) -> Evaluation:
         """Where it stands by its log and the time; nothing is changed."""
         row = self.store.experiment(experiment)
-        rollout = taken_up(self.store, experiment, self.config(row))
-        for event in self.store.events(experiment, rollout.seq):
+        rollout = Rollout(self.config(row))
+        for event in self.store.events(experiment):
             rollout.read(event)
         rollout.advance(self.store.now_us())
         return _evaluation(row, rollout)
@@ -278,26 +275,17 @@ class ABTestManager:
         if decision is not None and row.state == rollout.state:
             moved = self._move(tx, row, decision, "decide", CONTROLLER)
             _read(rollout, tx, experiment)
-        self._keep(tx, experiment, rollout, force=moved is not None)
         return moved
 
     def _caught_up(self, experiment: str) -> Rollout:
-        """The rollout as of now, from memory, else from its last checkpoint, else from the log."""
+        """The rollout as of now, from memory and what is new in the log."""
         rollout = self._rollouts.get(experiment)
         if rollout is None:
             config = self.config(self.store.experiment(experiment))
-            rollout = self._rollouts[experiment] = taken_up(self.store, experiment, config)
-            self._kept_at[experiment] = rollout.seq
+            rollout = self._rollouts[experiment] = Rollout(config)
         for event in self.store.events(experiment, rollout.seq):
             rollout.read(event)
         return rollout
-
-    def _keep(self, tx: Transaction, experiment: str, rollout: Rollout, *, force: bool) -> None:
-        tx.keep_looks((experiment, *look) for look in rollout.looks)
-        rollout.looks.clear()
-        if force or rollout.seq - self._kept_at[experiment] >= _CHECKPOINT_EVERY:
-            tx.keep_checkpoint(experiment, rollout.seq, rollout.kept())
-            self._kept_at[experiment] = rollout.seq
 
     # --- moves ----------------------------------------------------------------------------------
 
@@ -385,12 +373,6 @@ class ABTestManager:
         if len(seconds) < _ENOUGH_REQUESTS:
             return None
         return _SLOWER * float(np.quantile(np.array(seconds, float), 0.95))
-
-
-def taken_up(store: DeploymentStore, experiment: str, config: ABTestConfig) -> Rollout:
-    """A rollout as of its last checkpoint, or unread."""
-    log, kept = store.log(experiment), store.checkpoint(experiment)
-    return Rollout.taken_up(config, kept, log) if kept else Rollout(config, log)
 
 
 def _evaluation(row: ExperimentRow, rollout: Rollout) -> Evaluation:

@@ -3,9 +3,6 @@
 `Rollout` reads events in their order. Everything in it is a function of the events it has read and
 of the time it was told last, so that any process that reads the same log comes to the same numbers
 and decisions, to the bit. It never reads a clock.
-
-What it knows of a unit follows from the unit's own events. With a `UnitLog` it remembers the units
-that came last and reads the others again, so that its memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -13,10 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections import deque
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from coding_framework.deployment.ab_testing import ABTestConfig, Metric
 from coding_framework.deployment.decisions import (
@@ -43,9 +39,6 @@ SHADOW_MARGIN = 0.10
 _HARM_LOOKS = 100
 """Looks at harm and at the sample ratio until the horizon."""
 _SECOND_US = 1_000_000
-REMEMBERED = 4096
-"""Units, and places in the queue of those whose window is open, that are held in memory where the
-others can be read again."""
 Evidence = dict[str, Any]
 
 
@@ -66,18 +59,6 @@ class Gate(NamedTuple):
     to: str
     missing: tuple[str, ...]
     """In words; empty: nothing."""
-
-
-class UnitLog(Protocol):
-    """Where the events of one experiment are read again: `store.ExperimentLog`."""
-
-    def of_unit(self, unit: bytes, before: int) -> Iterable[Event]:
-        """Exposures, outcomes and feedback of a unit with a seq below `before`, in their order."""
-        ...
-
-    def enrolled(self, after: int, before: int, limit: int) -> Sequence[tuple[int, bytes]]:
-        """(seq, unit) of each unit's first exposure between the two, in their order."""
-        ...
 
 
 @dataclass(slots=True)
@@ -115,11 +96,9 @@ class Counts:
 class Rollout:
     """One experiment, as far as its log was read. config: with `horizon_units` set."""
 
-    def __init__(self, config: ABTestConfig, log: UnitLog | None = None) -> None:
-        """log: None: every unit is held in memory."""
+    def __init__(self, config: ABTestConfig) -> None:
         if config.horizon_units is None:
             raise ValueError("a rollout's horizon must be set")
-        self.log = log
         self.config, self.horizon = config, config.horizon_units
         self.means = tuple(m for m in config.metrics if m.type == "bounded_mean")
         self.events = tuple(m for m in config.metrics if m.type == "bad_event")
@@ -146,16 +125,10 @@ class Rollout:
         self.pause: Decision | None = None
         self.win: Evidence | None = None
         self.looks: list[tuple[str, int, int, int, float, float, float]] = []
-        """New ones since they were kept: metric, seq, units of both arms, estimate, interval."""
-        self._units: OrderedDict[bytes, Unit] = OrderedDict()
-        """Used last at the end."""
-        self._queue: deque[tuple[int, bytes]] = deque()
-        """First units whose window is open, in the order of their enrolment: its seq, unit."""
-        self._queued_seq = 0
-        """Enrolment of the last unit that was put into the queue."""
-        self._all_queued = True
-        self.closed_seq = 0
-        """Enrolment of the last unit whose window has closed."""
+        """At harm: metric, seq, units of both arms, estimate, interval."""
+        self._units: dict[bytes, Unit] = {}
+        self._queue: deque[Unit] = deque()
+        """Units whose window is open, in the order of their enrolment."""
         self._open: dict[str, tuple[bytes, int]] = {}
         """Requests without an outcome, oldest first: unit, time."""
         self._paired: set[bytes] = set()
@@ -173,7 +146,7 @@ class Rollout:
             self._outcome(event)
             self._close_windows()
         elif event.kind == "feedback":
-            self._observed(event, self._known(event.unit or b"", event.seq), event.ts_us)
+            self._observed(event, self._units[event.unit or b""], event.ts_us)
         elif event.kind == "shadow_pair":
             self._pair(event)
         elif event.kind == "transition":
@@ -201,7 +174,7 @@ class Rollout:
     def _exposure(self, event: Event) -> None:
         key, candidate = event.unit or b"", event.variant == "candidate"
         self.counts.exposures[candidate] += 1
-        unit = self._unit(key, event.seq)
+        unit = self._units.get(key)
         if unit is None:
             unit = self._enrol(key, candidate, event.ts_us)
         elif unit.candidate != candidate:
@@ -210,12 +183,9 @@ class Rollout:
         self._open[event.request or ""] = (key, event.ts_us)
 
     def _enrol(self, key: bytes, candidate: bool, enrolled_us: int) -> Unit:
-        unit = self._remember(key, self._new_unit(candidate, enrolled_us))
-        if self.log is not None and len(self._queue) >= REMEMBERED:
-            self._all_queued = False
-        if self._all_queued:
-            self._queue.append((self.seq, key))
-            self._queued_seq = self.seq
+        unit = Unit(candidate, enrolled_us + round(self.config.window_s * _SECOND_US))
+        self._units[key] = unit
+        self._queue.append(unit)
         self.counts.enrolled[candidate] += 1
         self.ratio[0] += candidate
         self.ratio[1] += 1
@@ -227,7 +197,7 @@ class Rollout:
 
     def _outcome(self, event: Event) -> None:
         key, exposed_us = self._open.pop(event.request or "")
-        unit, outcome = self._known(key, event.seq), json.loads(event.body)
+        unit, outcome = self._units[key], json.loads(event.body)
         unit.open -= self._holds(unit, exposed_us)
         self.counts.outcomes[unit.candidate] += 1
         self.counts.lost[unit.candidate] += outcome["status"] == "lost"
@@ -240,7 +210,7 @@ class Rollout:
 
     def _observed(self, event: Event, unit: Unit, since_us: int) -> None:
         """Count an outcome or feedback; of a bad event only a unit's first of its kind."""
-        for metric in self._added(unit, self._observation(event, unit, since_us), self.counts):
+        for metric in self._added(unit, self._observation(event, unit, since_us)):
             found = self.bad[metric.name]
             found[0] += unit.candidate
             found[1] += 1
@@ -250,48 +220,6 @@ class Rollout:
                 self._alarm_of(metric, "too often", evidence)
 
     # --- units: what their own events say -------------------------------------------------------
-
-    def _new_unit(self, candidate: bool, enrolled_us: int) -> Unit:
-        return Unit(candidate, enrolled_us + round(self.config.window_s * _SECOND_US))
-
-    def _remember(self, key: bytes, unit: Unit) -> Unit:
-        self._units[key] = unit
-        if self.log is not None and len(self._units) > REMEMBERED:
-            self._units.popitem(last=False)
-        return unit
-
-    def _known(self, key: bytes, before: int) -> Unit:
-        """Raises KeyError where the log before that event has no exposure of the unit."""
-        unit = self._unit(key, before)
-        if unit is None:
-            raise KeyError(key.hex())
-        return unit
-
-    def _unit(self, key: bytes, before: int) -> Unit | None:
-        """A unit as its events with a seq below `before` make it; None: there are none."""
-        unit = self._units.get(key)
-        if unit is not None:
-            self._units.move_to_end(key)
-        elif self.log is not None:
-            unit = self._read_again(self.log.of_unit(key, before))
-            if unit is not None:
-                self._remember(key, unit)
-        return unit
-
-    def _read_again(self, events: Iterable[Event]) -> Unit | None:
-        unit, exposed, counts = None, {}, Counts()
-        for event in events:
-            request = event.request or ""
-            if event.kind == "exposure":
-                unit = unit or self._new_unit(event.variant == "candidate", event.ts_us)
-                unit.open += self._holds(unit, event.ts_us)
-                exposed[request] = event.ts_us
-            elif unit is not None:
-                ended = event.kind == "outcome"
-                since_us = exposed[request] if ended else event.ts_us
-                unit.open -= ended and self._holds(unit, since_us)
-                self._added(unit, self._observation(event, unit, since_us), counts)
-        return unit
 
     def _observation(self, event: Event, unit: Unit, since_us: int) -> Observation | None:
         """What counts of an outcome, or of what a caller says, which is too late after the window.
@@ -303,24 +231,24 @@ class Rollout:
         found = observation(said, self.config)
         return found if found is None or in_window else found._replace(values={})
 
-    def _added(self, unit: Unit, found: Observation | None, counts: Counts) -> list[Metric]:
+    def _added(self, unit: Unit, found: Observation | None) -> list[Metric]:
         """Put an observation into its unit; the bad events that the unit had not had yet."""
         if found is None:
             return []
         for index, metric in enumerate(self.means):
             if metric.name in found.values:
-                self._value(unit, index, found.values[metric.name], counts)
+                self._value(unit, index, found.values[metric.name])
         new = [m for m in self.events if m.name in found.bad and m.name not in unit.bad]
         unit.bad += tuple(metric.name for metric in new)
         return new
 
-    def _value(self, unit: Unit, index: int, value: float, counts: Counts) -> None:
+    def _value(self, unit: Unit, index: int, value: float) -> None:
         metric = self.means[index]
         share = metric.scaled(value)
         if share is None:
-            counts.refused += 1
+            self.counts.refused += 1
             return
-        counts.clipped += not metric.low <= value <= metric.high
+        self.counts.clipped += not metric.low <= value <= metric.high
         if unit.sums is None or unit.counts is None:
             unit.sums, unit.counts = [0.0] * len(self.means), [0] * len(self.means)
         unit.sums[index] += share
@@ -329,25 +257,10 @@ class Rollout:
     # --- windows --------------------------------------------------------------------------------
 
     def _close_windows(self) -> None:
-        while self._queue or self._refilled():
-            seq, key = self._queue[0]
-            unit = self._known(key, self.seq + 1)
-            if unit.ends_us > self.now_us or unit.open:
-                return
+        while self._queue and self._queue[0].ends_us <= self.now_us and not self._queue[0].open:
+            unit = self._queue.popleft()
             self._close(unit)
             unit.sums = unit.counts = None
-            self.closed_seq = seq
-            self._queue.popleft()
-
-    def _refilled(self) -> bool:
-        """Whether the queue has units again, from the log."""
-        if self._all_queued or self.log is None:
-            return False
-        found = self.log.enrolled(self._queued_seq, self.seq + 1, REMEMBERED)
-        self._queue.extend(found)
-        self._queued_seq = found[-1][0] if found else self.seq
-        self._all_queued = len(found) < REMEMBERED
-        return bool(found)
 
     def _close(self, unit: Unit) -> None:
         goal = self.means.index(self.config.goal)
@@ -565,48 +478,6 @@ class Rollout:
         of_candidate, bad = self.bad[metric.name]
         log_e = log_odds_e(of_candidate, bad, self.config.split, metric.relative_risk)
         return {"of_candidate": of_candidate, "bad": bad, "log_e": float(log_e)}
-
-    # --- kept and taken up again ----------------------------------------------------------------
-
-    def kept(self) -> str:
-        """Everything but the units, as JSON, for `taken_up`."""
-        return json.dumps({
-            **{name: getattr(self, name) for name in _PLAIN},
-            "counts": asdict(self.counts),
-            "effects": {name: _numbers(effect) for name, effect in self.effects.items()},
-            "pairs": _numbers(self.pairs),
-            "open": [(name, key.hex(), since) for name, (key, since) in self._open.items()],
-            "paired": sorted(key.hex() for key in self._paired),
-        })  # fmt: skip
-
-    @classmethod
-    def taken_up(cls, config: ABTestConfig, kept: str, log: UnitLog) -> Rollout:
-        """As it was when it was kept. log: has its units."""
-        rollout, state = cls(config, log), json.loads(kept)
-        for name in _PLAIN:
-            setattr(rollout, name, state[name])
-        rollout.alarm, rollout.pause = (
-            Decision(*state[name]) if state[name] else None for name in ("alarm", "pause")
-        )
-        rollout.counts = Counts(**state["counts"])
-        rollout.effects = {name: Effect(*found) for name, found in state["effects"].items()}
-        rollout.pairs = Effect(*state["pairs"])
-        rollout._queued_seq, rollout._all_queued = rollout.closed_seq, False
-        rollout._open = {name: (bytes.fromhex(key), t) for name, key, t in state["open"]}
-        rollout._paired = {bytes.fromhex(key) for key in state["paired"]}
-        return rollout
-
-
-_PLAIN = (
-    "seq", "now_us", "state", "step", "resume_state", "entered_us", "started_us",
-    "newest_outcome_us", "log_sha256", "bad", "bad_pairs", "ratio", "muted", "alarm", "pause",
-    "win", "closed_seq",
-)  # fmt: skip
-
-
-def _numbers(effect: Effect) -> list[float]:
-    found = (effect.units, effect.expected, effect.mean, effect.squares)
-    return [int(found[0]), *(float(x) for x in found[1:])]
 
 
 def _exp(x: float) -> float:

@@ -31,7 +31,7 @@ CREATE TABLE audit(seq INTEGER PRIMARY KEY, ts_us INTEGER NOT NULL, actor TEXT N
   action TEXT NOT NULL, experiment TEXT, before TEXT NOT NULL, after TEXT NOT NULL,
   reason TEXT NOT NULL, evidence TEXT NOT NULL, prev_sha256 TEXT NOT NULL, sha256 TEXT NOT NULL);
 """
-"""checkpoint and look are derived: they may be deleted and are made again from the events."""
+"""checkpoint and look have no use any more; so has `backend` below."""
 
 _SECOND = """
 CREATE TABLE archive(experiment TEXT PRIMARY KEY, path TEXT NOT NULL, sha256 TEXT NOT NULL,
@@ -42,13 +42,11 @@ CREATE TABLE archive(experiment TEXT PRIMARY KEY, path TEXT NOT NULL, sha256 TEX
 _THIRD = """
 CREATE TABLE backend(name TEXT PRIMARY KEY, config TEXT NOT NULL, created_us INTEGER NOT NULL);
 """
-"""Backends that operators added, beside those of the server's file."""
 
 _FOURTH = """
 CREATE INDEX event_by_unit ON event(experiment, unit, seq) WHERE kind='exposure';
 DELETE FROM checkpoint;
 """
-"""What a unit did is read again from its events; a checkpoint no longer holds every unit."""
 
 MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
 """Number N brings a database from version N to N + 1. Never edit one that was released: add one."""

@@ -98,9 +98,6 @@ class ServeConfig(Config):
     unit: Literal["user", "session"] = "user"
     """What a rollout assigns: a value of the request's `user`, or of its X-CudaRL-Session header;
     without either the token."""
-    wandb: bool | None = None
-    """Tell the wandb project CUDA-Deployment how rollouts stand. Default: where WANDB_API_KEY is
-    set; without a key they stay beside the database, in wandb's offline format."""
 
     @model_validator(mode="after")
     def _known(self) -> Self:

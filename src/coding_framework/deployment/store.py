@@ -14,7 +14,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -300,15 +300,6 @@ class Transaction:
         self._insert("audit", asdict(row) | {"sha256": row.digest()})
         return row
 
-    def keep_checkpoint(self, experiment: str, last_seq: int, state: str) -> None:
-        """Derived statistics up to that event."""
-        self._db.execute(
-            "INSERT OR REPLACE INTO checkpoint VALUES(?,?,?)", (experiment, last_seq, state)
-        )
-
-    def keep_looks(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        self._db.executemany("INSERT OR REPLACE INTO look VALUES(?,?,?,?,?,?,?,?)", rows)
-
     def _insert(self, table: str, values: dict[str, Any]) -> None:
         names, marks = ", ".join(values), ",".join("?" * len(values))
         self._db.execute(f"INSERT INTO {table}({names}) VALUES({marks})", tuple(values.values()))
@@ -379,11 +370,6 @@ class DeploymentStore:
         """A number that differs after another connection has written."""
         return int(self._rows("PRAGMA data_version")[0][0])
 
-    def last_seq(self, experiment: str) -> int:
-        """Of the newest event of an experiment; 0: none."""
-        rows = self._rows("SELECT max(seq) FROM event WHERE experiment=?", experiment)
-        return rows[0][0] or 0
-
     def events(self, experiment: str, after: int = 0) -> Iterator[Event]:
         """Of an experiment, in their order. Reads in pages: never hold the lock between two."""
         while True:
@@ -393,35 +379,6 @@ class DeploymentStore:
             if len(page) < 5000:
                 return
             after = page[-1].seq
-
-    def log(self, experiment: str) -> ExperimentLog:
-        """Where its units can be read again."""
-        return ExperimentLog(self, experiment)
-
-    def events_of_unit(self, experiment: str, unit: bytes, before: int) -> list[Event]:
-        """See UnitLog.of_unit."""
-        columns = ", ".join(f"e.{name}" for name in _EVENT.split(", "))
-        rows = self._rows(
-            f"SELECT {columns} FROM event x INDEXED BY event_by_unit"
-            " JOIN event e ON e.id >= x.request || ':' AND e.id < x.request || ';'"
-            " WHERE x.experiment=? AND x.unit=? AND x.kind='exposure' AND x.seq<? AND e.seq<?"
-            " AND e.request=x.request AND e.kind IN ('exposure','outcome','feedback')"
-            " ORDER BY e.seq",
-            experiment, unit, before, before,
-        )  # fmt: skip
-        return [Event(*row) for row in rows]
-
-    def enrolments(
-        self, experiment: str, after: int, before: int, limit: int
-    ) -> list[tuple[int, bytes]]:
-        """See UnitLog.enrolled."""
-        return self._rows(
-            "SELECT seq, unit FROM event e INDEXED BY event_by_experiment"
-            " WHERE experiment=? AND seq>? AND seq<? AND kind='exposure' AND NOT EXISTS("
-            "SELECT 1 FROM event INDEXED BY event_by_unit WHERE experiment=e.experiment"
-            " AND unit=e.unit AND kind='exposure' AND seq<e.seq) ORDER BY seq LIMIT ?",
-            experiment, after, before, limit,
-        )  # fmt: skip
 
     def export(self) -> Iterator[str]:
         """Every event as a line of JSON, as far as the database can be read."""
@@ -483,19 +440,6 @@ class DeploymentStore:
         )  # fmt: skip
         return [AuditRow(*row) for row in rows]
 
-    def checkpoint(self, experiment: str) -> str | None:
-        rows = self._rows("SELECT state FROM checkpoint WHERE experiment=?", experiment)
-        return rows[0][0] if rows else None
-
-    def looks(self, experiment: str) -> list[dict[str, Any]]:
-        """The looks at each bounded metric, for charts."""
-        names = ("metric", "seq", "n_a", "n_b", "estimate", "low", "high")
-        rows = self._rows(
-            f"SELECT {', '.join(names)} FROM look WHERE experiment=? ORDER BY seq, metric",
-            experiment,
-        )
-        return [dict(zip(names, row, strict=True)) for row in rows]
-
     def _rows(self, statement: str, *values: Any) -> list[Any]:
         with self._lock, _told(self.path):
             return self._db.execute(statement, values).fetchall()
@@ -526,22 +470,6 @@ class DeploymentStore:
             known = self._db.execute("SELECT offset_us FROM clock WHERE boot=?", (boot,)).fetchone()
         shared = int(known[0])
         return lambda: _since_start_us() + shared
-
-
-@dataclass(frozen=True, slots=True)
-class ExperimentLog:
-    """The `rollout.UnitLog` of one experiment in the database."""
-
-    store: DeploymentStore
-    experiment: str
-
-    def of_unit(self, unit: bytes, before: int) -> list[Event]:
-        """See UnitLog."""
-        return self.store.events_of_unit(self.experiment, unit, before)
-
-    def enrolled(self, after: int, before: int, limit: int) -> list[tuple[int, bytes]]:
-        """See UnitLog."""
-        return self.store.enrolments(self.experiment, after, before, limit)
 
 
 _EVENT = "seq, id, ts_us, experiment, kind, unit, variant, request, body"

@@ -16,7 +16,6 @@ from coding_framework.deployment.serve_config import ModelVersion, ServeConfig
 from coding_framework.deployment.store import DeploymentStore
 from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import InfrastructureError
-from coding_framework.monitoring.wandb_sink import wandb_wanted
 from coding_framework.store.databases import StorageError
 from coding_framework.store.events import log
 
@@ -168,7 +167,7 @@ def open_traffic(config: ServeConfig) -> tuple[Traffic, Versions, DeploymentMana
         if alias not in known:
             manager.deploy(alias, endpoint.version, actor="serve")
     versions = Versions(config.versions, lambda: _registered(store))
-    return (DecidedTraffic(config.database, wandb=wandb_wanted(config.wandb)), versions, manager)
+    return DecidedTraffic(config.database), versions, manager
 
 
 def _registered(store: DeploymentStore) -> dict[str, ModelVersion]:

@@ -9,7 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coding_framework.deployment.ab_testing import ABTestConfig
+from coding_framework.deployment.ab_testing import (
+    ABTestConfig,
+    Endpoint,
+    Experiment,
+    TrafficRouter,
+)
 from coding_framework.deployment.manager import CONTROLLER
 from coding_framework.deployment.rollout import Decision, Rollout
 from coding_framework.deployment.store import (
@@ -72,24 +77,20 @@ def _check_experiment(
     """Events and decisions of one experiment."""
     if hashlib.sha256(row.config.encode()).hexdigest() != row.config_sha256:
         raise _DifferenceError(f"the config of {row.id} was changed after it was created")
-    _check_config(row, audit)
+    salts_are_known = _check_config(row, audit)
     rollout = Rollout(ABTestConfig.stored(row.config))
-    audited, kept = _by_event(row, audit), json.loads(store.checkpoint(row.id) or "{}")
+    audited = _by_event(row, audit)
     read = decided = 0
     for event in store.events(row.id):
         read += 1
         if event.kind == "transition":
             decided += _check_transition(rollout, event, audited)
+        elif event.kind == "exposure" and not salts_are_known:
+            _check_arm(row, rollout, event)
         try:
             rollout.read(event)
         except (KeyError, ValueError) as e:
             raise _DifferenceError(f"event {event.seq} of {row.id} does not fit the log") from e
-        if event.seq == kept.get("seq"):
-            rollout.advance(kept["now_us"])
-            if json.loads(rollout.kept()) != kept:
-                raise _DifferenceError(
-                    f"the checkpoint of {row.id} is not what its log says: delete it"
-                )
     if audited:
         raise _DifferenceError(f"the log of {row.id} lacks the transition {next(iter(audited))}")
     if (rollout.state, rollout.step) != (row.state, row.step):
@@ -100,13 +101,31 @@ def _check_experiment(
     return read, decided
 
 
-def _check_config(row: ExperimentRow, audit: list[AuditRow]) -> None:
+def _check_config(row: ExperimentRow, audit: list[AuditRow]) -> bool:
+    """Whether the audit knows the salts: of an experiment of before it does not."""
     made = [a for a in audit if a.experiment == row.id and a.action == "create"]
     told = json.loads(made[0].evidence) if len(made) == 1 else {}
     if told.get("config_sha256") != row.config_sha256:
         raise _DifferenceError(f"the config of {row.id} is not the one it was created with")
-    if told.get("salts_sha256", row.salts_sha256) != row.salts_sha256:  # older ones have none
+    if told.get("salts_sha256", row.salts_sha256) != row.salts_sha256:
         raise _DifferenceError(f"the salts of {row.id} are not those it was created with")
+    return "salts_sha256" in told
+
+
+def _check_arm(row: ExperimentRow, rollout: Rollout, event: Event) -> None:
+    """The salts must deal each unit as it was dealt."""
+    config, unit = rollout.config, event.unit or b""
+    dealt = Experiment(
+        id=row.id, salt_enrol=row.salt_enrol, salt_arm=row.salt_arm,
+        enrolment=config.enrolment(rollout.step), split=config.split,
+        candidate=config.candidate.version,
+    )  # fmt: skip
+    endpoint = Endpoint(incumbent=config.incumbent.version, generation=0, experiment=dealt)
+    found = TrafficRouter({row.alias: endpoint}).route(row.alias, unit)
+    if (found.experiment, found.variant) != (row.id, event.variant):
+        raise _DifferenceError(
+            f"the salts of {row.id} do not deal the unit of event {event.seq} as it was dealt"
+        )
 
 
 def _by_event(row: ExperimentRow, audit: list[AuditRow]) -> dict[str, AuditRow]:

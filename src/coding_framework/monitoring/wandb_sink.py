@@ -27,13 +27,8 @@ from coding_framework.store.run_status import Alert, SystemSample, parent_of
 
 KEY = "WANDB_API_KEY"
 SFT_PROJECT, RL_PROJECT = "CUDA-SFT-Training", "CUDA-MultiTurn-RL"
-EVALUATION_PROJECT, DEPLOYMENT_PROJECT = "CUDA-Evaluation", "CUDA-Deployment"
-JOBS = {
-    SFT_PROJECT: "sft",
-    RL_PROJECT: "rl",
-    EVALUATION_PROJECT: "eval",
-    DEPLOYMENT_PROJECT: "deployment",
-}
+EVALUATION_PROJECT = "CUDA-Evaluation"
+JOBS = {SFT_PROJECT: "sft", RL_PROJECT: "rl", EVALUATION_PROJECT: "eval"}
 HELD_UP_S = 1.0
 """Most that the end of the work waits for wandb; what is left is sent while the process goes on."""
 LINGER_S = 30.0
@@ -53,8 +48,7 @@ def wandb_wanted(given: bool | None) -> bool:
 class WandbSink:
     """Reports the run in `folder` as one run of a wandb project. A context manager. Without a key
     wandb's offline mode keeps the figures in the folder. The first failure is logged and ends the
-    reporting. Runs that are stages of one share a group, the name of its folder unless another one
-    is given."""
+    reporting. Runs that are stages of one share a group, the name of its folder."""
 
     def __init__(
         self,
@@ -63,9 +57,7 @@ class WandbSink:
         config: Mapping[str, Any],
         *,
         wanted: bool,
-        group: str | None = None,
     ) -> None:
-        self._group = group
         self._project, self._folder, self._config = project, folder, dict(config)
         self._wanted = wanted
         self._calls: queue.Queue[Callable[[Any], None] | None] = queue.Queue(_ROOM)
@@ -159,7 +151,7 @@ class WandbSink:
 
         run = wandb.init(
             project=self._project,
-            group=self._group or (parent_of(self._folder) or self._folder.resolve()).name,
+            group=(parent_of(self._folder) or self._folder.resolve()).name,
             job_type=JOBS.get(self._project),
             name=f"{self._folder.parent.name}/{self._folder.name}",
             id=self._id(),

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from coding_framework.deployment.ab_testing import ABTestConfig
-from coding_framework.deployment.manager import taken_up
 from coding_framework.deployment.rollout import Rollout
 from coding_framework.deployment.statistics import log_odds_e
 from coding_framework.deployment.store import (
@@ -38,8 +37,6 @@ from coding_framework.viewer.library import Library, NotThereError, stamp
 from coding_framework.viewer.runs import FoundRun
 
 Query = Mapping[str, str]
-MOST_EVENTS = 300_000
-"""Of a longer log only what came after the controller's last checkpoint is read."""
 SHOWN_EVENTS = 100
 _SECOND_US = 1_000_000
 _E_RANGE = (-14.0, 28.0)
@@ -60,8 +57,6 @@ class Followed:
     rollout: Rollout
     bad: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
     """By metric: closed units of both arms, bad units of the candidate, bad units of both."""
-    whole: bool = True
-    """Whether the log was read from its start."""
 
     def read(self, event: Event) -> None:
         rollout = self.rollout
@@ -77,18 +72,16 @@ class Followers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, int, str, bool], Followed] = {}
+        self._known: dict[tuple[str, int, str], Followed] = {}
 
     @contextmanager
     def followed(
         self, store: DeploymentStore, row: ExperimentRow, config: ABTestConfig
     ) -> Iterator[Followed]:
         """The rollout as it stands now, held for the block."""
-        log = store.log(row.id)
-        key = (str(store.path), store.path.stat().st_ino, row.id, log is None)
+        key = (str(store.path), store.path.stat().st_ino, row.id)
         with self._lock:
-            found = self._known.pop(key, None) or _begun(store, row, config)
-            found.rollout.log = log
+            found = self._known.pop(key, None) or Followed(Rollout(config))
             for event in store.events(row.id, found.rollout.seq):
                 found.read(event)
             found.rollout.advance(store.now_us())
@@ -96,13 +89,6 @@ class Followers:
                 self._known.pop(next(iter(self._known)))
             self._known[key] = found
             yield found
-
-
-def _begun(store: DeploymentStore, row: ExperimentRow, config: ABTestConfig) -> Followed:
-    if store.last_seq(row.id) <= MOST_EVENTS:
-        return Followed(Rollout(config, store.log(row.id)))
-    rollout = taken_up(store, row.id, config)
-    return Followed(rollout, whole=rollout.seq == 0)
 
 
 _followers = Followers()
@@ -134,17 +120,16 @@ def experiment_page(library: Library, query: Query, experiment: str) -> dict[str
     with _experiment(library, experiment) as (found, store, row, config):
         with _followers.followed(store, row, config) as followed:
             rollout = followed.rollout
-            numbers, decision = rollout.summary(), rollout.decision()
-            whole, horizon = followed.whole, rollout.horizon
+            numbers, decision, read = rollout.summary(), rollout.decision(), rollout.seq
+            horizon = rollout.horizon
         audit = store.audit(row.id)
-        newest = max(0, store.last_seq(row.id) - 20 * SHOWN_EVENTS)
-        events = list(store.events(row.id, newest))[-SHOWN_EVENTS:]
+        events = list(store.events(row.id, max(0, read - 20 * SHOWN_EVENTS)))[-SHOWN_EVENTS:]
         now = store.now_us()
     last = audit[-1].ts_us if audit else row.created_us
     over = row.state in FINAL
     return {
         "found": found, "row": row, "config": config, "numbers": numbers, "horizon": horizon,
-        "decision": None if over else decision, "whole": whole, "over": over, "now_us": now,
+        "decision": None if over else decision, "over": over, "now_us": now,
         "ramp": stairs(_stairs(row, config), f"steps of the ramp, {row.state}"),
         "gates": _gates(row, config, numbers), "in_state_s": (now - last) / _SECOND_US,
         "audit": [(entry, _detail(entry)) for entry in audit[::-1]],
@@ -161,18 +146,19 @@ def experiment_charts(library: Library, experiment: str, options: Options) -> li
     """The confidence sequence of each bounded metric and the e-values over units, and the
     candidate's share over time. Raises NotThereError."""
     with _experiment(library, experiment) as (_, store, row, config):
-        looks, audit, now = store.looks(row.id), store.audit(row.id), store.now_us()
+        audit, now = store.audit(row.id), store.now_us()
         with _followers.followed(store, row, config) as followed:
             bad = {name: list(told) for name, told in followed.bad.items()}
+            looks = list(followed.rollout.looks)
     made = [_share_chart(row, config, audit, now, options)]
     for metric in config.metrics:
         if metric.type == "bounded_mean":
-            mine = [look for look in looks if look["metric"] == metric.name]
+            mine = [look[2:] for look in looks if look[0] == metric.name]
             floor = -metric.margin / (metric.high - metric.low)
             columns: dict[str, Column] = {
-                "candidate less incumbent": [look["estimate"] for look in mine],
-                "low": [look["low"] for look in mine],
-                "high": [look["high"] for look in mine],
+                "candidate less incumbent": [estimate for _, _, estimate, _, _ in mine],
+                "low": [low for _, _, _, low, _ in mine],
+                "high": [high for _, _, _, _, high in mine],
                 "no difference": [0.0] * len(mine),
             }
             if floor:
@@ -182,7 +168,7 @@ def experiment_charts(library: Library, experiment: str, options: Options) -> li
                 f"metric-{metric.name}", f"{metric.name} ({metric.kind})",
                 f"better upwards, with the {share:.0%} confidence sequence", columns,
                 {"bands": [(1, 2)], "levels": ("no difference", "harm that is tolerated")},
-                [look["n_a"] + look["n_b"] for look in mine], "closed units",
+                [a + b for a, b, *_ in mine], "closed units",
                 replace(options, smooth=0.0, log=False),
             ))  # fmt: skip
     made += [_e_chart(config, name, told, options) for name, told in bad.items()]

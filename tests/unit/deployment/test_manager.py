@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import json
 import os
-import random
 import signal
 import sqlite3
 from pathlib import Path
@@ -259,35 +258,16 @@ def test_one_alias_has_one_active_rollout_and_a_final_state_is_final(deployed: D
     verified(deployed)
 
 
-def test_a_new_process_goes_on_from_a_checkpoint_with_the_same_numbers(
-    deployed: Deployment,
-) -> None:
-    deployed.units(30)
-    deployed.request(True, None)
-    rollout = deployed.manager._caught_up(deployed.id)
-    log = deployed.store.log(deployed.id)
-    assert log is not None
-    again = Rollout.taken_up(deployed.config, rollout.kept(), log)
-    assert again.kept() == rollout.kept()
-    deployed.units(30)
-    for event in deployed.store.events(deployed.id, again.seq):
-        again.read(event)
-    assert again.kept() == deployed.manager._caught_up(deployed.id).kept()
-
-
-def test_derived_tables_may_be_deleted(deployed: Deployment) -> None:
+def test_a_new_process_finds_the_same_numbers(deployed: Deployment) -> None:
     deployed.units(42)
     deployed.clock.pass_(10)
     assert deployed.act() == "HOLDING"
-    with sqlite3.connect(deployed.path) as db:
-        assert db.execute("SELECT count(*) FROM checkpoint").fetchone() == (1,)
-        db.execute("DELETE FROM checkpoint")
-        db.execute("DELETE FROM look")
-    db.close()
+    deployed.request(True, None)
     before = deployed.manager.evaluate(deployed.id)
     fresh = ABTestManager(DeploymentStore(deployed.path, clock=deployed.clock, durable=False))
     assert fresh.act(deployed.id) is None
     assert fresh.evaluate(deployed.id) == before
+    assert fresh.observe(deployed.id) == deployed.manager.observe(deployed.id)
 
 
 def tampered(deployed: Deployment, statement: str) -> str:
@@ -450,58 +430,6 @@ def test_events_that_lie_in_an_archive_of_before_come_back(deployed: Deployment)
     assert list(again.store.events(deployed.id)) == events
     assert again.evaluate(deployed.id).numbers == before.numbers
     assert verify(again.store).difference is None
-
-
-# --- memory ---------------------------------------------------------------------------------------
-
-
-def test_a_rollout_that_remembers_three_units_finds_what_one_that_remembers_all_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Units come again while their window is open and after it, in both orders, and late."""
-    metrics = (*config().metrics, ADOPTED, COMPLAINT)
-    deployed = Deployment(tmp_path / "d.sqlite", config(metrics=metrics, window_s=2.0))
-    chance, waiting = random.Random(0), []
-    monkeypatch.setattr("coding_framework.deployment.rollout.REMEMBERED", 3)
-    log = deployed.store.log(deployed.id)
-    few, all_units = Rollout(deployed.config, log), Rollout(deployed.config)
-    for n in range(250):
-        number = chance.randrange(1 + n // 2)
-        arm = bool(number % 2) if n < 200 else bool(chance.randrange(2))
-        waiting.append(deployed.request(arm, None, unit=f"u{number}"))
-        while waiting and (len(waiting) > 6 or chance.random() < 0.4):
-            request = waiting.pop(chance.randrange(len(waiting)))
-            outcome = chance.choice([GOOD, GOOD, ERROR, GOOD.model_copy(update={"cheated": True})])
-            deployed.manager.record_outcome(request, outcome)
-            if chance.random() < 0.3:
-                metric = chance.choice(["adopted", "complaint"])
-                deployed.manager.record_feedback(request, metric, float(chance.randrange(2)))
-        deployed.clock.pass_(chance.random() / 5)
-        if n % 7 == 0:
-            few = Rollout.taken_up(deployed.config, few.kept(), log) if log else few
-        if n % 5:
-            continue
-        for rollout in (few, all_units):
-            for event in deployed.store.events(deployed.id, rollout.seq):
-                rollout.read(event)
-        assert few.kept() == all_units.kept(), n
-    assert min(all_units.counts.closed) > 15
-    assert all_units.bad["error"][1] > 15
-    assert len(few._units) == 3
-    assert len(few._queue) <= 3
-    assert few.pause is not None
-    assert few.pause.reason == "assignment"
-
-
-def test_a_checkpoint_does_not_grow_with_the_units(deployed: Deployment) -> None:
-    deployed.units(100)
-    deployed.act()
-    sizes = []
-    for _ in range(2):
-        deployed.units(200)
-        deployed.act()
-        sizes.append(len(deployed.manager._caught_up(deployed.id).kept()))
-    assert sizes[1] <= sizes[0] + 20
 
 
 def test_an_observer_does_not_close_a_window_before_an_event_that_is_being_written(
