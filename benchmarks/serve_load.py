@@ -66,7 +66,7 @@ def prepare(folder: Path, upstream: str) -> Path:
     """The server's file; its database has a rollout that takes in everybody."""
     config = {
         "listen": {"port": 0},
-        "backends": [{"name": "fake", "urls": [upstream]}],
+        "backends": [{"name": "fake", "url": upstream}],
         "versions": {"old": {"model": "fake"}, "new": {"model": "fake", "temperature": 0.5}},
         "endpoints": {"kernels": {"version": "old"}},
         "judge": {"backend": "emulator", "workers": 1},

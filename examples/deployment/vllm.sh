@@ -58,7 +58,7 @@ await 600 "$vllm" fetch "http://127.0.0.1:$port/v1/models"
 cat >"$folder/serve.yaml" <<END
 listen: {port: 0}
 backends:
-  - {name: vllm, urls: ["http://127.0.0.1:$port"], adapters: dynamic}
+  - {name: vllm, url: "http://127.0.0.1:$port", adapters: dynamic}
 versions:
   incumbent: {model: first, adapter: "$first"}
   candidate: {model: second, adapter: "$second"}

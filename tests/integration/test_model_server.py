@@ -48,7 +48,7 @@ def post(url: str, body: Any, **settings: Any) -> httpx.Response:
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a server whose model says "Hello."."""
     folder = tmp_path_factory.mktemp("plain")
-    with model_server(folder, [Upstream(lambda body: "Hello.")]) as (url, _):
+    with model_server(folder, Upstream(lambda body: "Hello.")) as (url, _):
         wait_ready(url)
         yield url
 
@@ -56,7 +56,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_openais_client_gets_the_fastest_verified_kernel_with_its_receipt(tmp_path: Path) -> None:
     answers = iter([answer("// ms=2.0 slow\n__global__ forward"), answer("// ms=0.5\n__global__")])
     upstream = Upstream(lambda body: next(answers))
-    with model_server(tmp_path, [upstream]) as (url, _):
+    with model_server(tmp_path, upstream) as (url, _):
         wait_ready(url)
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
         done = client.chat.completions.create(
@@ -74,7 +74,7 @@ def test_openais_client_gets_the_fastest_verified_kernel_with_its_receipt(tmp_pa
 
 
 def test_an_answer_says_in_headers_what_it_is(tmp_path: Path) -> None:
-    with model_server(tmp_path, [Upstream(lambda body: answer(RELU))]) as (url, _):
+    with model_server(tmp_path, Upstream(lambda body: answer(RELU))) as (url, _):
         wait_ready(url)
         headers = post(url, with_task()).headers
     assert headers["x-cudarl-verdict"] == "verified"
@@ -84,7 +84,7 @@ def test_an_answer_says_in_headers_what_it_is(tmp_path: Path) -> None:
 
 def test_nothing_verified_is_422_with_every_candidate(tmp_path: Path) -> None:
     upstream = Upstream(lambda body: answer("__global__ forward // status=rejected "))
-    with model_server(tmp_path, [upstream]) as (url, _):
+    with model_server(tmp_path, upstream) as (url, _):
         wait_ready(url)
         refused = post(url, with_task())
         shown = post(url, with_task(require_verified=False))
@@ -104,7 +104,7 @@ def test_a_second_turn_sees_the_verdict_on_the_first(tmp_path: Path) -> None:
         return answer("__global__ forward // status=wrong_output " if first else RELU)
 
     upstream = Upstream(said)
-    with model_server(tmp_path, [upstream]) as (url, _):
+    with model_server(tmp_path, upstream) as (url, _):
         wait_ready(url)
         done = post(url, with_task(n=1, turns=2))
     assert done.json()["choices"][0]["cuda_rl"]["turns"] == 2
@@ -122,7 +122,7 @@ def test_a_chat_without_a_task_is_passed_on_and_said_to_be_unjudged(plain: str) 
 
 def test_openais_client_reads_both_kinds_of_streams(tmp_path: Path) -> None:
     upstream = Upstream(lambda body: "one two three" if body.get("stream") else answer(RELU))
-    with model_server(tmp_path, [upstream]) as (url, _):
+    with model_server(tmp_path, upstream) as (url, _):
         wait_ready(url)
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
         plain = client.chat.completions.create(**ASK, stream=True)
@@ -138,7 +138,7 @@ def test_openais_client_reads_both_kinds_of_streams(tmp_path: Path) -> None:
 
 def test_a_stream_that_finds_nothing_ends_with_the_error(tmp_path: Path) -> None:
     upstream = Upstream(lambda body: answer("__global__ forward // status=wrong_output "))
-    with model_server(tmp_path, [upstream]) as (url, _):
+    with model_server(tmp_path, upstream) as (url, _):
         wait_ready(url)
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
         stream = client.chat.completions.create(
@@ -151,7 +151,7 @@ def test_a_stream_that_finds_nothing_ends_with_the_error(tmp_path: Path) -> None
 def test_a_client_that_goes_away_ends_its_verdicts_and_its_generation(tmp_path: Path) -> None:
     judge = ScriptedJudge()
     slow = Upstream(lambda body: answer(RELU))
-    with model_server(tmp_path, [slow], judge) as (url, server):
+    with model_server(tmp_path, slow, judge) as (url, server):
         wait_ready(url)
         judge.seconds = 3600.0
         client = HTTPConnection(url.removeprefix("http://"))
@@ -180,7 +180,7 @@ def test_progress_keeps_a_waiting_stream_alive(
 ) -> None:
     monkeypatch.setattr("coding_framework.deployment.server.PROGRESS_S", 0.05)
     judge = ScriptedJudge()
-    with model_server(tmp_path, [Upstream(lambda body: answer(RELU))], judge) as (url, _):
+    with model_server(tmp_path, Upstream(lambda body: answer(RELU)), judge) as (url, _):
         wait_ready(url)
         judge.seconds = 1.0
         body = {**with_task(), "stream": True}
@@ -194,7 +194,7 @@ def test_a_full_judge_is_429_with_the_wait(tmp_path: Path) -> None:
     judge = ScriptedJudge()
     upstream = Upstream(lambda body: answer(RELU))
     config = {"judge": {"workers": 1, "queue": 1}}
-    with model_server(tmp_path, [upstream], judge, **config) as (url, server):
+    with model_server(tmp_path, upstream, judge, **config) as (url, server):
         wait_ready(url)
         judge.seconds = 3600.0
         body = {**with_task(n=3), "stream": True}  # one is judged, one compiled meanwhile
@@ -209,7 +209,7 @@ def test_the_budget_ends_a_search_with_what_is_verified_by_then(tmp_path: Path) 
     answers = iter([answer("__global__ forward // ms=3.0 "), answer("__global__ forward hang")])
     judge = ScriptedJudge()
     upstream = Upstream(lambda body: next(answers))
-    with model_server(tmp_path, [upstream], judge) as (url, server):
+    with model_server(tmp_path, upstream, judge) as (url, server):
         wait_ready(url)
 
         async def hang_on_hang(task: Any, code: str) -> Any:
@@ -228,7 +228,7 @@ def test_a_fault_of_the_judge_is_never_a_wrong_kernel(tmp_path: Path) -> None:
     from coding_framework.errors import DeviceError
 
     upstream = Upstream(lambda body: answer(RELU))
-    with model_server(tmp_path, [upstream]) as (url, server):
+    with model_server(tmp_path, upstream) as (url, server):
         wait_ready(url)
 
         async def fail(task: Any, code: str) -> Any:
@@ -279,7 +279,7 @@ def test_a_trusted_token_brings_its_own_reference(tmp_path: Path) -> None:
     task = find_task("relu").model_dump(mode="json")
     body = {**ASK, "cuda_rl": {"task": {**task, "name": "mine"}}}
     upstream = Upstream(lambda body: answer(RELU))
-    with model_server(tmp_path, [upstream], references="trusted-tokens") as (url, _):
+    with model_server(tmp_path, upstream, references="trusted-tokens") as (url, _):
         wait_ready(url)
         done = post(url, body, headers={"Authorization": f"Bearer {trusted}"})
         refused = post(url, body, headers={"Authorization": f"Bearer {other}"})
@@ -288,17 +288,16 @@ def test_a_trusted_token_brings_its_own_reference(tmp_path: Path) -> None:
     assert (refused.status_code, nobody.status_code) == (403, 401)
 
 
-def test_a_replica_that_fails_is_replaced_by_another(tmp_path: Path) -> None:
-    bad, good = Upstream(lambda body: 503), Upstream(lambda body: "fine")
-    with model_server(tmp_path, [bad, good]) as (url, _):
-        answers = [post(url, ASK) for _ in range(6)]
-    assert {a.status_code for a in answers} == {200}
-    assert bad.bodies
+def test_a_request_that_fails_before_its_first_byte_is_tried_once_more(tmp_path: Path) -> None:
+    said: list[str | int] = [503, "fine"]
+    with model_server(tmp_path, Upstream(lambda body: said.pop(0))) as (url, _):
+        assert post(url, ASK).status_code == 200
+    assert said == []
 
 
-def test_no_replica_is_503_and_a_refusal_of_the_model_is_400(tmp_path: Path) -> None:
+def test_no_model_server_is_503_and_a_refusal_of_the_model_is_400(tmp_path: Path) -> None:
     upstream = Upstream(lambda body: 400)
-    with model_server(tmp_path, [upstream]) as (url, _):
+    with model_server(tmp_path, upstream) as (url, _):
         refused = post(url, ASK)
         upstream.said = lambda body: 500
         failed = post(url, ASK)
@@ -310,7 +309,7 @@ def test_no_replica_is_503_and_a_refusal_of_the_model_is_400(tmp_path: Path) -> 
 def test_an_answer_of_another_model_is_no_answer(tmp_path: Path) -> None:
     upstream = Upstream(lambda body: "I am the base model")
     upstream.answers_as = "base"
-    with model_server(tmp_path, [upstream]) as (url, _):
+    with model_server(tmp_path, upstream) as (url, _):
         answered = post(url, ASK)
     assert answered.status_code == 503
     assert "another model" in answered.json()["error"]["message"]
@@ -319,56 +318,55 @@ def test_an_answer_of_another_model_is_no_answer(tmp_path: Path) -> None:
 def test_a_stream_that_breaks_off_ends_with_an_error_and_not_as_whole(tmp_path: Path) -> None:
     upstream = Upstream(lambda body: "one two")
     upstream.breaks_off = True
-    with model_server(tmp_path, [upstream]) as (url, _):
+    with model_server(tmp_path, upstream) as (url, _):
         text = post(url, {**ASK, "stream": True}).text
     assert '"type":"unavailable"' in text
 
 
-def test_adapters_are_asked_of_every_replica_and_again_after_it_lost_them(tmp_path: Path) -> None:
-    replicas = [Upstream(lambda body: "x"), Upstream(lambda body: "x")]
+def test_an_adapter_is_asked_for_and_again_after_it_was_lost(tmp_path: Path) -> None:
+    upstream = Upstream(lambda body: "x")
     config = {"versions": {"v1": {"model": "lora", "adapter": "/adapters/lora"}}}
-    with model_server(tmp_path, replicas, **config) as (url, server):
+    with model_server(tmp_path, upstream, **config) as (url, server):
         backend = server.backends.of(server.config.versions["v1"])
-        assert [r.loaded for r in replicas] == [[], []]  # static: the operator loads them
+        assert upstream.loaded == []  # static: the operator loads it
         object.__setattr__(
             backend, "config", backend.config.model_copy(update={"adapters": "dynamic"})
         )
         wait_ready(url)
-        assert [r.loaded for r in replicas] == [["lora"], ["lora"]]
-        replicas[0].models.remove("lora")
-        until(lambda: replicas[0].loaded == ["lora", "lora"])
+        assert upstream.loaded == ["lora"]
+        upstream.models.remove("lora")
+        until(lambda: upstream.loaded == ["lora", "lora"])
 
 
 def test_an_adapter_may_take_longer_than_a_health_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coding_framework.deployment.backends.HEALTH_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("coding_framework.deployment.backends.CHECK_TIMEOUT_S", 0.3)
     upstream = Upstream(lambda body: "x")
     upstream.load_s = 0.6
     config = {"versions": {"v1": {"model": "lora", "adapter": "/adapters/lora"}}}
-    with model_server(tmp_path, [upstream], adapters="dynamic", **config) as (url, server):
+    with model_server(tmp_path, upstream, adapters="dynamic", **config) as (url, server):
         wait_ready(url)
         assert upstream.loaded == ["lora"]
-        replica = server.backends.of(server.config.versions["v1"]).replicas[0]
-        assert (replica.up, replica.failed_checks) == (True, 0)
+        assert server.backends.of(server.config.versions["v1"]).up
 
 
 def test_the_models_tokens_are_counted(tmp_path: Path) -> None:
     upstream = Upstream(lambda body: answer(RELU))
     upstream.usage = {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25}
-    with model_server(tmp_path, [upstream]) as (url, _):
+    with model_server(tmp_path, upstream) as (url, _):
         wait_ready(url)
         assert post(url, with_task(n=2, turns=1)).json()["usage"]["total_tokens"] == 50
 
 
 def test_tokens_of_a_model_server_that_tells_none_are_estimated(tmp_path: Path) -> None:
-    with model_server(tmp_path, [Upstream(lambda body: answer(RELU + "word " * 400))]) as (url, _):
+    with model_server(tmp_path, Upstream(lambda body: answer(RELU + "word " * 400))) as (url, _):
         wait_ready(url)
         assert 400 < post(url, with_task(n=1, turns=1)).json()["usage"]["total_tokens"] < 4000
 
 
 def test_a_kernel_of_the_caller_is_judged(tmp_path: Path) -> None:
-    with model_server(tmp_path, [Upstream(lambda body: "x")]) as (url, _):
+    with model_server(tmp_path, Upstream(lambda body: "x")) as (url, _):
         wait_ready(url)
         done = httpx.post(
             f"{url}/v1/kernels/verify", json={"task": "relu", "code": RELU}, timeout=60
@@ -378,21 +376,6 @@ def test_a_kernel_of_the_caller_is_judged(tmp_path: Path) -> None:
         ).json()
     assert check_receipt(done["receipt"], tmp_path / "keys").op == "relu"
     assert (wrong["verdict"]["status"], wrong["receipt"]) == ("timeout", None)
-
-
-def test_a_long_verdict_is_a_job_that_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("coding_framework.deployment.verdict_jobs.WAIT_S", 0.05)
-    judge = ScriptedJudge()
-    with model_server(tmp_path, [Upstream(lambda body: "x")], judge) as (url, _):
-        wait_ready(url)
-        judge.seconds = 1.0
-        first = httpx.post(f"{url}/v1/kernels/verify", json={"task": "relu", "code": RELU})
-        assert first.status_code == 202
-        job = url + first.json()["job"]
-        until(lambda: httpx.get(job).json()["status"] == "done")
-        assert httpx.get(f"{url}/v1/jobs/none").status_code == 404
 
 
 def test_other_routes_of_openai_are_404_with_a_sentence(plain: str) -> None:
@@ -432,7 +415,7 @@ class Enrolled(FixedTraffic):
 def test_an_exposure_is_written_before_and_one_outcome_after_each_answer(tmp_path: Path) -> None:
     traffic = Enrolled()
     upstream = Upstream(lambda body: answer(RELU))
-    with model_server(tmp_path, [upstream], traffic=traffic) as (url, _):
+    with model_server(tmp_path, upstream, traffic=traffic) as (url, _):
         wait_ready(url)
         for body in (with_task(), ASK, {**ASK, "stream": True}):
             assert post(url, body).status_code == 200
@@ -450,7 +433,7 @@ def test_an_exposure_is_written_before_and_one_outcome_after_each_answer(tmp_pat
 
 def test_a_retry_with_the_same_idempotency_key_is_the_same_request(tmp_path: Path) -> None:
     traffic = Enrolled()
-    with model_server(tmp_path, [Upstream(lambda body: "x")], traffic=traffic) as (url, _):
+    with model_server(tmp_path, Upstream(lambda body: "x"), traffic=traffic) as (url, _):
         for key in ("a", "a", "b"):
             post(url, ASK, headers={"Idempotency-Key": key})
     numbers = [request for status, request in traffic.written if status == "exposed"]
@@ -461,7 +444,7 @@ def test_who_may_not_read_experiments_is_not_told_the_version(tmp_path: Path) ->
     tokens = TokenFile(tmp_path / "tokens")
     _, reader = tokens.create(["complete", "experiments:read"])
     _, other = tokens.create(["complete"])
-    with model_server(tmp_path, [Upstream(lambda body: answer(RELU))]) as (url, _):
+    with model_server(tmp_path, Upstream(lambda body: answer(RELU))) as (url, _):
         wait_ready(url)
         told = [
             post(url, with_task(), headers={"Authorization": f"Bearer {secret}"})
@@ -474,7 +457,7 @@ def test_who_may_not_read_experiments_is_not_told_the_version(tmp_path: Path) ->
 
 def test_a_long_answer_of_a_model_server_is_passed_on_whole(tmp_path: Path) -> None:
     text = "a long answer " * 150
-    with model_server(tmp_path, [Upstream(lambda body: text)]) as (url, server):
+    with model_server(tmp_path, Upstream(lambda body: text)) as (url, server):
         wait_ready(url)
         said = [post(url, ASK).json()["choices"][0]["message"]["content"] for _ in range(6)]
         assert said == [text] * 6

@@ -96,7 +96,7 @@ def deployed(folder: Path, said: Callable[[dict[str, Any]], str | int]) -> Itera
     _, secret = tokens.create(["complete", "experiments:read"])
     with upstream_running(upstream) as url:
         config = config_of(
-            [url], folder, database=str(folder / "deployment.sqlite"),
+            url, folder, database=str(folder / "deployment.sqlite"),
             versions={"v1": {"model": "m1"}, "v2": {"model": "m2"}},
         )  # fmt: skip
         traffic, versions, manager = open_traffic(config)
@@ -230,11 +230,11 @@ def test_a_candidate_that_fails_in_the_shadow_has_served_nobody(tmp_path: Path) 
 
 def test_other_weights_of_a_running_version_pause_its_rollout(running: Deployed) -> None:
     experiment = running.start()
-    replica = running.server.backends.of(ModelVersion(model="m")).replicas[0]
+    backend = running.server.backends.of(ModelVersion(model="m"))
     store = running.manager.store
     until(lambda: any(e.kind == "note" for e in store.events(experiment)))
     running.upstream.weights["m2"] = "another digest"
-    until(lambda: replica.weights.get("m2") == "another digest")
+    until(lambda: backend.weights.get("m2") == "another digest")
     until(lambda: running.state(experiment) == "PAUSED")
     reason = running.manager.experiments.get(experiment).reason or ""
     assert reason.startswith("config_changed: the weights of v2")

@@ -63,7 +63,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
     upstream.models = ["m1", "m2"]
     with upstream_running(upstream) as backend:
         config = config_of(
-            [backend], folder, database=str(folder / "deployment.sqlite"),
+            backend, folder, database=str(folder / "deployment.sqlite"),
             versions={"v1": {"model": "m1"}, "v2": {"model": "m2"}},
         )  # fmt: skip
         traffic, versions, manager = open_traffic(config)

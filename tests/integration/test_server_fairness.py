@@ -68,7 +68,7 @@ async def test_sleeping_references_hold_up_nobody_and_end_with_their_clients(
     sleeper, other, third = tokens_of(tmp_path, 3)
     upstream = Upstream(lambda body: "Hello.")
     with model_server(
-        tmp_path, [upstream], callers=CallersTasks(reader, ScriptedJudge()), references="sandboxed"
+        tmp_path, upstream, callers=CallersTasks(reader, ScriptedJudge()), references="sandboxed"
     ) as (url, _):
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
             await ready(client)
@@ -101,7 +101,7 @@ def test_a_reference_is_charged_before_it_runs(tmp_path: Path) -> None:
     reader = SleepingReader(0.0)
     (headers,) = tokens_of(tmp_path, 1)
     with model_server(
-        tmp_path, [Upstream(lambda body: "Hello.")], callers=CallersTasks(reader, ScriptedJudge()),
+        tmp_path, Upstream(lambda body: "Hello."), callers=CallersTasks(reader, ScriptedJudge()),
         references="sandboxed", limits={"candidates_per_min": 1e-3},
     ) as (url, _):  # fmt: skip
         foreign = chat(task=find_task("relu").model_dump(mode="json"))
@@ -117,7 +117,7 @@ async def test_one_request_for_many_verdicts_makes_nobody_else_wait_long(tmp_pat
     greedy, other = tokens_of(tmp_path, 2)
     upstream = Upstream(lambda body: answer(RELU))
     judge = ScriptedJudge(seconds=0.2)
-    with model_server(tmp_path, [upstream], judge) as (url, _):
+    with model_server(tmp_path, upstream, judge) as (url, _):
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
             await ready(client)
 

@@ -21,7 +21,7 @@ from support.serving import RELU, Upstream, answer, model_server
 pytestmark = pytest.mark.integration
 
 CLIENT = httpx.Client(timeout=60)
-ROUTES = ("/v1/chat/completions", "/v1/kernels/verify", "/v1/completions", "/v1/jobs/x", "/metrics")
+ROUTES = ("/v1/chat/completions", "/v1/kernels/verify", "/v1/completions", "/metrics")
 NO_LIMIT = settings(
     deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=300
 )
@@ -68,7 +68,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Mode
     limits = {"requests_per_s": 1e6, "candidates_per_min": 1e9, "concurrent": 1000, "body_s": 0.2}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("coding_framework.deployment.http.HEADER_S", 0.2)
-        with model_server(folder, [Upstream(lambda body: answer(RELU))], limits=limits) as found:
+        with model_server(folder, Upstream(lambda body: answer(RELU)), limits=limits) as found:
             yield found
 
 
@@ -144,7 +144,7 @@ def test_a_head_that_never_ends_is_hung_up_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coding_framework.deployment.http.HEADER_S", 0.1)
-    with model_server(tmp_path, [Upstream(lambda body: "x")]) as (url, _):
+    with model_server(tmp_path, Upstream(lambda body: "x")) as (url, _):
         where = urlsplit(url)
         assert where.hostname is not None
         with socket.create_connection((where.hostname, where.port or 80), timeout=60) as client:

@@ -80,7 +80,6 @@ class Upstream:
         self.models = ["m"]
         self.bodies: list[dict[str, Any]] = []
         self.open = 0
-        self.well = True
         self.answers_as: str | None = None
         self.loaded: list[str] = []
         self.load_s = 0.0
@@ -90,7 +89,6 @@ class Upstream:
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._in_pieces])
-        app.router.add_get("/health", self._health)
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/load_lora_adapter", self._load)
         app.router.add_post("/v1/chat/completions", self._chat)
@@ -110,9 +108,6 @@ class Upstream:
             await slow.write((whole.body or b"")[at : at + 1])
             await asyncio.sleep(0)
         return slow
-
-    async def _health(self, request: web.Request) -> web.Response:
-        return web.Response(status=200 if self.well else 500)
 
     async def _models(self, request: web.Request) -> web.Response:
         known = [{"id": m, "weights_sha256": self.weights.get(m, "")} for m in self.models]
@@ -189,10 +184,10 @@ def upstream_running(upstream: Upstream) -> Iterator[str]:
         loop.close()
 
 
-def config_of(urls: list[str], folder: Path, **settings: Any) -> ServeConfig:
+def config_of(url: str, folder: Path, **settings: Any) -> ServeConfig:
     given: dict[str, Any] = {
         "listen": {"port": 0},
-        "backends": [{"name": "b", "urls": urls, "adapters": settings.pop("adapters", "static")}],
+        "backends": [{"name": "b", "url": url, "adapters": settings.pop("adapters", "static")}],
         "versions": {"v1": {"model": "m"}},
         "endpoints": {"kernels": {"version": "v1", "candidates": 2, "turns": 1}},
         "limits": {"requests_per_s": 1e6, "candidates_per_min": 1e9, "concurrent": 1000},
@@ -228,7 +223,7 @@ def app_served(app: Any, **settings: Any) -> Iterator[str]:
 @contextmanager
 def model_server(
     folder: Path,
-    upstreams: list[Upstream],
+    upstream: Upstream,
     judged_by: ScriptedJudge | None = None,
     traffic: Traffic | None = None,
     templates: TemplatesFn | None = None,
@@ -238,8 +233,8 @@ def model_server(
     """(address, server); its key is `judge` in folder/keys. templates: makes those of verified
     kernels, which then go into folder/registry."""
     with ExitStack() as stack:
-        urls = [stack.enter_context(upstream_running(u)) for u in upstreams]
-        config = config_of(urls, folder, **settings)
+        url = stack.enter_context(upstream_running(upstream))
+        config = config_of(url, folder, **settings)
         key = new_key(folder / "keys", "judge")
         versions: Mapping[str, str] = {a: e.version for a, e in config.endpoints.items()}
         keeper = None

@@ -32,7 +32,7 @@ PATIENCE_S = 300.0
 def serve_yaml(folder: Path, url: str) -> Path:
     config = yaml.safe_load((EXAMPLES / "serve.yaml").read_text())
     config["listen"]["port"] = 0
-    config["backends"][0]["urls"] = [url]
+    config["backends"][0]["url"] = url
     config["judge"]["workers"] = 1
     config |= {"tokens": str(folder / "tokens"), "keys": str(folder / "keys")}
     path = folder / "serve.yaml"
@@ -195,7 +195,7 @@ def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, told: str) ->
 
 
 def test_dashboard_and_alerts_name_metrics_that_the_server_has(tmp_path: Path) -> None:
-    with model_server(tmp_path, [Upstream(lambda body: "x")]) as (url, _):
+    with model_server(tmp_path, Upstream(lambda body: "x")) as (url, _):
         text = httpx.get(f"{url}/metrics", timeout=60).text
     families = prometheus_client.parser.text_string_to_metric_families(text)
     known = {family.name for family in families}

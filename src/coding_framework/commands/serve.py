@@ -151,10 +151,9 @@ async def _check(config: Any) -> int:
     for alias, endpoint in config.endpoints.items():
         version = config.versions[endpoint.version]
         backend = backends[config.backend_of(version)]
-        for replica in backend.replicas:
-            has = version.model in replica.models
-            said = "has" if has else "has not" if replica.up else "does not answer; wanted:"
-            missing += not has
-            print(f"{alias}: {replica.url} {said} {version.model}")
+        has = version.model in backend.models
+        said = "has" if has else "has not" if backend.up else "does not answer; wanted:"
+        missing += not has
+        print(f"{alias}: {backend.url} {said} {version.model}")
     await asyncio.gather(*(b.close() for b in backends.values()))
     return EXIT_OURS if missing else EXIT_OK

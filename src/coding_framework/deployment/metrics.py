@@ -42,13 +42,11 @@ class ServerMetrics(HttpMetrics):
         )  # fmt: skip
         self.judge_queue = Gauge("cuda_rl_judge_queue", "Verdicts that wait.", registry=own)
         self.up = Gauge(
-            "cuda_rl_backend_up", "Whether a replica is healthy.", ("backend", "replica"),
-            registry=own
-        )  # fmt: skip
+            "cuda_rl_backend_up", "Whether a model server answers.", ("backend",), registry=own
+        )
         self.running = Gauge(
-            "cuda_rl_backend_inflight", "Requests at a replica.", ("backend", "replica"),
-            registry=own
-        )  # fmt: skip
+            "cuda_rl_backend_inflight", "Requests at a model server.", ("backend",), registry=own
+        )
         self.storage_failed = Gauge(
             "cuda_rl_storage_failed", "1 where the deployment database cannot be written.",
             registry=own

@@ -19,17 +19,15 @@ MAX_CANDIDATES, MAX_TURNS, MAX_BUDGET_S = 32, 8, 600.0
 
 
 class BackendConfig(Config):
-    """A model server that speaks OpenAI's protocol, on one or several addresses."""
+    """A model server that speaks OpenAI's protocol."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    urls: tuple[AnyHttpUrl, ...] = Field(min_length=1)
-    """Addresses of its replicas, without /v1."""
+    url: AnyHttpUrl
+    """Its address, without /v1. Several replicas stand behind a proxy: give the proxy's."""
     key_env: str | None = None
     """Environment variable that holds its key."""
     adapters: Literal["static", "dynamic"] = "static"
     """dynamic: it loads adapters while it runs (vLLM, with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1)."""
-    max_concurrency: int = Field(default=64, ge=1)
-    """Requests at a time, of each replica."""
 
 
 class ModelVersion(Config):
@@ -47,7 +45,7 @@ class ModelVersion(Config):
     max_new_tokens: int | None = Field(default=None, ge=1)
     """None: what the prompts' version says."""
     weights_sha256: str = ""
-    """Digest of the weights; a replica that says another one (`cuda-rl serve-policy` says it) does
+    """Digest of the weights; a server that says another one (`cuda-rl serve-policy` says it) does
     not have the model. Empty: not compared."""
 
 

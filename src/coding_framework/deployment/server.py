@@ -62,7 +62,6 @@ from coding_framework.deployment.metrics import ServerMetrics
 from coding_framework.deployment.outcomes import Outcome, Status
 from coding_framework.deployment.serve_config import EndpointConfig, ModelVersion, ServeConfig
 from coding_framework.deployment.traffic import Traffic, Versions
-from coding_framework.deployment.verdict_jobs import VerdictJobs
 from coding_framework.deployment.verified import (
     JudgeQueue,
     Search,
@@ -188,7 +187,6 @@ class ModelServer:
         self._judged_first: Verdict | None = None
         self._background: set[asyncio.Task[Any]] = set()
         self._shadows = 0
-        self._jobs = VerdictJobs()
         self._watch()
         self.app = self._make_app(docs)
 
@@ -211,7 +209,7 @@ class ModelServer:
         for variant in (config.incumbent, config.candidate):
             try:
                 version = self.versions.get(variant.version)
-                weights = self.backends.of(version).weights_of(version.model)
+                weights = self.backends.of(version).weights.get(version.model)
             except InfrastructureError:
                 return None
             if weights is None:
@@ -230,7 +228,7 @@ class ModelServer:
         finally:
             for task in self._background:
                 task.cancel()
-            await asyncio.gather(*self._background, *self._jobs.cancel(), return_exceptions=True)
+            await asyncio.gather(*self._background, return_exceptions=True)
             await self.backends.close()
             self._references.close()
 
@@ -266,7 +264,6 @@ class ModelServer:
         app.get("/v1/models")(self._models)
         app.post("/v1/chat/completions")(self._chat)
         app.post("/v1/kernels/verify")(self._verify)
-        app.get("/v1/jobs/{number}")(self._job)
         for path in ("/v1/completions", "/v1/embeddings"):
             app.post(path)(self._not_offered)
         if self._keeper is not None:
@@ -612,13 +609,12 @@ class ModelServer:
             found = await while_connected(
                 request, named_or_brought(asked.task, self._reading(caller))
             )
-            self._require_judge(self._judge_of(found), caller, 1)
-            return await self._jobs.answer(caller.id, self._judged(caller, found, asked.code))
-
-    async def _judged(self, caller: Caller, found: TaskOfRequest, code: str) -> dict[str, Any]:
-        verdict = await self._judge_of(found).of(caller.id)(found.task, code)
+            judge = self._judge_of(found)
+            self._require_judge(judge, caller, 1)
+            judging = judge.of(caller.id)(found.task, asked.code)
+            verdict = await while_connected(request, judging)
         receipt = self._receipt(found, verdict).model_dump(mode="json") if verdict.correct else None
-        return {"verdict": orjson.loads(verdict.model_dump_json()), "receipt": receipt}
+        return as_json({"verdict": verdict.model_dump(mode="json"), "receipt": receipt})
 
     async def _wanted(self, request: Request) -> Response:
         """Judge the kernel that programs use for a function at shapes that they miss."""
@@ -627,7 +623,8 @@ class ModelServer:
             body = await read_object(request, self.gate.limits)
             asked = parsed(WantedRequest, body)
             self._require_judge(self.judge, caller, 1)
-            return await self._jobs.answer(caller.id, self._widened(caller, asked.op, asked.shapes))
+            widened = self._widened(caller, asked.op, asked.shapes)
+            return as_json(await while_connected(request, widened))
 
     async def _widened(self, caller: Caller, op: str, shapes: Sequence[str]) -> dict[str, Any]:
         first, keeper = self._judged_first, self._keeper
@@ -653,9 +650,6 @@ class ModelServer:
             whose = self.traffic.unit(caller.id)
             new = await asyncio.to_thread(record, said.request_id, said.metric, said.value, whose)
         return as_json({"recorded": new})
-
-    async def _job(self, request: Request, number: str) -> Response:
-        return self._jobs.told(self.gate.caller(request, "verify").id, number)
 
     # --- streams ----------------------------------------------------------------------------------
 

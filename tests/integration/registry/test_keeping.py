@@ -68,7 +68,7 @@ def test_a_kernel_that_is_wrong_is_not_kept(tmp_path: Path) -> None:
 def test_a_server_keeps_what_it_returned_verified(tmp_path: Path) -> None:
     folder = tmp_path / "registry"
     upstream = Upstream(lambda body: answer(RELU))
-    with model_server(tmp_path, [upstream], templates=Maker()) as (url, _):
+    with model_server(tmp_path, upstream, templates=Maker()) as (url, _):
         while httpx.get(f"{url}/readyz").status_code != 200:
             time.sleep(0.02)
         body = {
@@ -121,7 +121,7 @@ def _kept(folder: Path) -> RegisteredKernel:
 
 def test_a_server_answers_from_its_registry_before_it_asks_the_model(tmp_path: Path) -> None:
     upstream = Upstream(lambda body: answer(RELU))
-    with model_server(tmp_path, [upstream], templates=AllShapes()) as (url, _):
+    with model_server(tmp_path, upstream, templates=AllShapes()) as (url, _):
         _ready(url)
         sampled = _ask(url)
         kernel = _kept(tmp_path / "registry")
@@ -142,7 +142,7 @@ def test_a_server_answers_from_its_registry_before_it_asks_the_model(tmp_path: P
 
 def test_everybody_who_may_ask_sees_the_servers_kernels(tmp_path: Path) -> None:
     upstream = Upstream(lambda body: answer(RELU))
-    with model_server(tmp_path, [upstream], templates=AllShapes()) as (url, _):
+    with model_server(tmp_path, upstream, templates=AllShapes()) as (url, _):
         _ready(url)
         assert httpx.get(f"{url}/v1/kernels").json()["data"] == []
         _ask(url)
@@ -168,7 +168,7 @@ def test_a_program_asks_the_server_for_the_shapes_that_it_misses(tmp_path: Path)
         return torch.relu(x)
 
     asks = kernels.op("asks_the_server", task="relu")(fused)
-    with model_server(tmp_path, [upstream], templates=AllShapes()) as (url, _):
+    with model_server(tmp_path, upstream, templates=AllShapes()) as (url, _):
         _ready(url)
         _ask(url)
         kernel = _kept(folder)

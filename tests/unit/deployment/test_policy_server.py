@@ -118,7 +118,7 @@ async def test_who_comes_to_a_full_queue_is_told_when_to_come_again() -> None:
 
 async def test_our_backend_asks_it_and_notices_other_weights(url: str) -> None:
     version = ModelVersion(model="base", weights_sha256="aa")
-    backend = Backend(BackendConfig(name="b", urls=[url]), lambda: [version])
+    backend = Backend(BackendConfig(name="b", url=url), lambda: [version])
     await backend.check()
     said = await BackendPolicy(backend, "base", Used()).generate(
         (Message(role="user", content="hello"),), SamplingParams(max_new_tokens=8)
@@ -127,7 +127,7 @@ async def test_our_backend_asks_it_and_notices_other_weights(url: str) -> None:
     assert (backend.weights_of("base"), backend.weights_of("none")) == ("aa", None)
     await backend.close()
     other = version.model_copy(update={"weights_sha256": "bb"})
-    backend = Backend(BackendConfig(name="b", urls=[url]), lambda: [other])
+    backend = Backend(BackendConfig(name="b", url=url), lambda: [other])
     await backend.check()
     with pytest.raises(PolicyAwayError, match="that has base"):
         await backend.complete(ASK, Used())

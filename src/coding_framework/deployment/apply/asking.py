@@ -19,9 +19,7 @@ from coding_framework.errors import UsageError
 
 _TOGETHER_S = 1.0
 """Shapes that are wanted within it are asked for at once."""
-_POLL_S = 2.0
-_JOB_S = 900.0
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 900.0
 _MOST_BYTES = 1 << 20
 _MOST_SHAPES = 8
 
@@ -78,21 +76,11 @@ class KernelAsker:
             self.said[op, key] = words
 
     def _answer(self, op: str, keys: list[str]) -> dict[str, Any]:
-        told = self._request("/v1/kernels/wanted", {"op": op, "shapes": keys})
-        until = time.monotonic() + _JOB_S
-        while told.get("status") == "running":
-            if time.monotonic() > until:
-                raise ValueError("it did not end in time")
-            self._pause(_POLL_S)
-            told = self._request(str(told["job"]))
-        return told
-
-    def _request(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         headers = {"Content-Type": "application/json"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self._url}{path}", data, headers)
+        data = json.dumps({"op": op, "shapes": keys}).encode()
+        request = urllib.request.Request(f"{self._url}/v1/kernels/wanted", data, headers)
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
             found: dict[str, Any] = json.loads(answer.read(_MOST_BYTES))
         return found
