@@ -53,10 +53,10 @@ def main() -> int:
             request = uuid.uuid4().hex
             unit = traffic.unit(f"session {request}")
             now = traffic.assign(args.alias, unit)
-            now = traffic.expose_and_wait(args.alias, unit, request, now)
+            now = traffic.expose(args.alias, unit, request, now).result()
             outcome = kernel_of(now.version, served=True)
             if now.experiment is not None:
-                traffic.finish_and_wait(request, outcome)
+                traffic.finish(request, outcome).result()
             shadow = traffic.shadow(args.alias, unit)
             if shadow is not None:
                 unseen = kernel_of(shadow.candidate, served=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ import pytest
 
 from coding_framework.data.registry import find_task
 from coding_framework.deployment.ab_testing import Assignment
+from coding_framework.deployment.live_traffic import Traffic
 from coding_framework.deployment.outcomes import Outcome
 from coding_framework.deployment.tokens import TokenFile
-from coding_framework.deployment.traffic import FixedTraffic
 from coding_framework.registry.receipts import check_receipt
 from support.serving import RELU, ScriptedJudge, Upstream, answer, model_server
 from support.waiting import until
@@ -383,7 +384,7 @@ def test_other_routes_of_openai_are_404_with_a_sentence(plain: str) -> None:
     assert (missing.status_code, missing.json()["error"]["type"]) == (404, "not_offered")
 
 
-class Enrolled(FixedTraffic):
+class Enrolled(Traffic):
     """Everybody takes part, as candidate; what is written is kept."""
 
     def __init__(self) -> None:
@@ -396,20 +397,20 @@ class Enrolled(FixedTraffic):
     def without_rollout(self, alias: str) -> Assignment:
         return Assignment("v1", None, "incumbent", False, 1)
 
-    async def expose(
+    def expose(
         self,
         alias: str,
         unit: bytes,
         request: str,
         assignment: Assignment,
         caller: bytes | None = None,
-    ) -> Assignment:
+    ) -> Future[Assignment]:
         self.written.append(("exposed", request))
-        return assignment
+        return super().expose(alias, unit, request, assignment, caller)
 
-    async def finish(self, request: str, outcome: Outcome) -> bool:
+    def finish(self, request: str, outcome: Outcome) -> Future[bool]:
         self.written.append((outcome.status, request))
-        return True
+        return super().finish(request, outcome)
 
 
 def test_an_exposure_is_written_before_and_one_outcome_after_each_answer(tmp_path: Path) -> None:

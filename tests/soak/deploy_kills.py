@@ -69,10 +69,10 @@ def serve(database: Path, answered: Path, name: str, rate: float) -> None:
             number += 1
             request = f"{name}/{thread}/{number}"
             unit = traffic.unit(request)
-            now = traffic.expose_and_wait(ALIAS, unit, request, traffic.assign(ALIAS, unit))
+            now = traffic.expose(ALIAS, unit, request, traffic.assign(ALIAS, unit)).result()
             time.sleep(chance.uniform(0.01, 0.03))  # the model
             if now.experiment is not None:
-                traffic.finish_and_wait(request, outcome_of(now.version, chance))
+                traffic.finish(request, outcome_of(now.version, chance)).result()
             line = {"request": request, "experiment": now.experiment, "variant": now.variant}
             os.write(log, json.dumps(line).encode() + b"\n")
             time.sleep(chance.expovariate(rate / THREADS))

@@ -14,10 +14,10 @@ from typing import Any
 from aiohttp import web
 
 from coding_framework.deployment.http import Gate, Listen, server_of
+from coding_framework.deployment.live_traffic import Traffic
 from coding_framework.deployment.serve_config import ServeConfig
 from coding_framework.deployment.server import CallersTasks, ModelServer
 from coding_framework.deployment.tokens import TokenFile
-from coding_framework.deployment.traffic import FixedTraffic, Traffic
 from coding_framework.registry.keeping import KernelKeeper, TemplatesFn
 from coding_framework.registry.receipts import new_key
 from coding_framework.types import (
@@ -242,7 +242,7 @@ def model_server(
             keeper = KernelKeeper(folder / "registry", folder / "keys", key, templates)
         server = ModelServer(
             config, judged_by or ScriptedJudge(), "emulator", key,
-            Gate(TokenFile(config.tokens), config.limits), traffic or FixedTraffic(versions),
+            Gate(TokenFile(config.tokens), config.limits), traffic or Traffic(versions),
             keeper=keeper, callers=callers,
         )  # fmt: skip
         yield stack.enter_context(app_served(server.app)), server

@@ -10,14 +10,13 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from coding_framework.deployment.ab_testing import ABTestConfig
 from coding_framework.deployment.live_traffic import LiveTraffic
-from coding_framework.deployment.manager import ABTestManager, Evaluation
+from coding_framework.deployment.manager import ABTestManager, Seen, World
 from coding_framework.deployment.store import (
     ConflictError,
     DeploymentStore,
@@ -29,19 +28,6 @@ from coding_framework.store.events import log
 EVERY_S = 0.25
 NOTICE_S = 1.0
 _RUNNING = ("SHADOW", "RAMPING", "HOLDING", "PAUSED")
-
-World = Callable[[ABTestConfig], Mapping[str, Any] | None]
-"""Under what a process observes a rollout: JSON that must not change while it runs; None: it does
-not know yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The newest rollout of an alias, for metrics. Maker: `Controller`."""
-
-    row: ExperimentRow
-    evaluation: Evaluation | None
-    """None: it is over, or a draft."""
 
 
 class Controller:

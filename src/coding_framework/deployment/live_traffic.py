@@ -10,7 +10,6 @@ the experiments are paused as soon as that can be written.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import queue
@@ -18,10 +17,11 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from coding_framework.deployment.ab_testing import (
     Assignment,
@@ -31,7 +31,7 @@ from coding_framework.deployment.ab_testing import (
     TrafficRouter,
     unit_of,
 )
-from coding_framework.deployment.manager import ABTestManager, add_pair, expose
+from coding_framework.deployment.manager import ABTestManager, Seen, World, add_pair, expose
 from coding_framework.deployment.outcomes import Outcome
 from coding_framework.deployment.store import (
     SERVING,
@@ -41,6 +41,7 @@ from coding_framework.deployment.store import (
 )
 from coding_framework.store.databases import StorageError
 
+T = TypeVar("T")
 _GROUP = 32
 _BETWEEN_S = 0.005
 """From one commit's start to the next one's: what comes meanwhile is one group. A commit that is
@@ -98,57 +99,30 @@ def snapshot(store: DeploymentStore, manager: ABTestManager) -> TrafficRouter:
     return TrafficRouter(endpoints)
 
 
-@dataclass(slots=True)
-class _Job:
-    work: Callable[[Transaction], bool]
-    done: Future[bool]
-    again: bool
-    """Whether it is tried again where the database failed."""
+class Traffic:
+    """Each alias has one version, and nothing is written. `LiveTraffic`: as a database says."""
 
+    failure: str | None = None
+    """Why no request is enrolled now, in one sentence; None: the database works."""
 
-class LiveTraffic:
-    """One of these a server process. Its methods may be called from any thread or task."""
-
-    def __init__(self, database: Path, open_store: Callable[[], DeploymentStore] | None = None):
-        """Raises StorageError where the database cannot be opened at the start. open_store: opens
-        a connection; default: to `database`."""
-        make = open_store or (lambda: DeploymentStore(database))
-        self._reading, self._writing = make(), make()
-        self._secret = server_secret(database)
-        self._manager = ABTestManager(self._writing)
-        self._router = snapshot(self._reading, self._manager)
-        self._seen = self._reading.changes()
-        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
-        self._backlog: deque[_Job] = deque(maxlen=_BACKLOG)
-        self._failure: str | None = None
-        self._committed = 0.0
+    def __init__(self, versions: Mapping[str, str]) -> None:
+        """versions: by alias."""
+        fixed = {a: Endpoint(incumbent=v, generation=0) for a, v in versions.items()}
+        self._router = TrafficRouter(fixed)
+        self._secret = secrets.token_bytes(_SECRET_BYTES)
         self.on_commit: Callable[[int, float], None] = lambda events, seconds: None
         """Told of each group that was committed: how many, and how long it took."""
-        self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=work, name=f"deployment {work.__name__}", daemon=True)
-            for work in (self._write, self._follow)
-        ]
-        for thread in self._threads:
-            thread.start()
+
+    @property
+    def seen(self) -> Sequence[Seen]:
+        """The newest rollout of each alias."""
+        return ()
+
+    def watch(self, world: World) -> None:
+        """Pause rollouts when what `world` says of them changes."""
 
     def close(self) -> None:
         """Write what is waiting, and end."""
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-        self._reading.close()
-        self._writing.close()
-
-    @property
-    def failure(self) -> str | None:
-        """Why no request is enrolled now, in one sentence; None: the database works."""
-        return self._failure
-
-    @property
-    def key_digest(self) -> str:
-        """Of the key of the units' hashes: it tells whether it is another one."""
-        return unit_of(self._secret, "key").hex()
 
     def unit(self, value: str) -> bytes:
         """A unit's hash: of a user, a session or a task. The value itself is never stored."""
@@ -156,7 +130,7 @@ class LiveTraffic:
 
     def assign(self, alias: str, unit: bytes) -> Assignment:
         """Who answers; nothing is written. Raises KeyError for an unknown alias."""
-        if self._failure is not None:
+        if self.failure is not None:
             return self._router.without_rollout(alias)
         return self._router.route(alias, unit)
 
@@ -166,77 +140,124 @@ class LiveTraffic:
 
     def shadow(self, alias: str, unit: bytes) -> Shadow | None:
         """The candidate that is to answer this request as well, unseen (`pair`); None: none."""
-        return None if self._failure is not None else self._router.shadow(alias, unit)
+        return None if self.failure is not None else self._router.shadow(alias, unit)
 
-    async def expose(
+    def expose(
         self,
         alias: str,
         unit: bytes,
         request: str,
         assignment: Assignment,
         caller: bytes | None = None,
-    ) -> Assignment:
+    ) -> Future[Assignment]:
         """Write the exposure of an enrolled unit; who answers now, which is the incumbent where it
-        could not be written or the rollout is over. Await it before the request goes upstream.
+        could not be written or the rollout is over. Wait for it before the request goes upstream.
         caller: whose request it is (`unit`)."""
-        job = self._exposure(unit, request, assignment, caller)
-        kept = job is None or await asyncio.wrap_future(job)
-        return assignment if kept else self._router.without_rollout(alias)
+        return _known(assignment)
 
-    def expose_and_wait(
-        self, alias: str, unit: bytes, request: str, assignment: Assignment
-    ) -> Assignment:
-        """`expose` for a thread."""
-        job = self._exposure(unit, request, assignment)
-        kept = job is None or job.result()
-        return assignment if kept else self._router.without_rollout(alias)
+    def finish(self, request: str, outcome: Outcome) -> Future[bool]:
+        """Write the outcome of an exposed request; False where it has one. Wait for it before the
+        answer's last byte. Where the database fails it is False at once, and written later."""
+        return _known(True)
 
-    async def finish(self, request: str, outcome: Outcome) -> bool:
-        """Write the outcome of an exposed request; False where it has one. Await it before the
-        answer's last byte. Where the database fails it returns at once and is written later; where
-        its caller is cancelled it is written all the same."""
-        return await asyncio.shield(asyncio.wrap_future(self._outcome(request, outcome)))
-
-    def finish_and_wait(self, request: str, outcome: Outcome) -> bool:
-        """`finish` for a thread."""
-        return self._outcome(request, outcome).result()
-
-    def finish_soon(self, request: str, outcome: Outcome) -> None:
-        """`finish` for who does not wait."""
-        self._outcome(request, outcome)
-
-    async def pair(
-        self, shadow: Shadow, unit: bytes, request: str, incumbent: Outcome, candidate: Outcome
-    ) -> bool:
-        """Write both outcomes of a request that both versions answered."""
-        return await asyncio.wrap_future(self._pair(shadow, unit, request, incumbent, candidate))
-
-    def _exposure(
-        self, unit: bytes, request: str, assignment: Assignment, caller: bytes | None = None
-    ) -> Future[bool] | None:
-        experiment = assignment.experiment
-        if experiment is None:
-            return None
-        return self._submit(
-            lambda tx: expose(tx, experiment, unit, assignment.variant, request, caller),
-            again=False,
-        )
-
-    def _outcome(self, request: str, outcome: Outcome) -> Future[bool]:
-        body = outcome.model_dump_json()
-        return self._submit(lambda tx: tx.add_outcome(request, body), again=True)
-
-    def _pair(
+    def pair(
         self, shadow: Shadow, unit: bytes, request: str, incumbent: Outcome, candidate: Outcome
     ) -> Future[bool]:
-        def work(tx: Transaction) -> bool:
-            return add_pair(tx, shadow.experiment, unit, request, incumbent, candidate)
+        """Write both outcomes of a request that both versions answered."""
+        return _known(True)
 
-        return self._submit(work, again=False)
 
-    def _submit(self, work: Callable[[Transaction], bool], *, again: bool) -> Future[bool]:
-        job = _Job(work, Future(), again)
-        if self._failure is not None:
+def _known(value: T) -> Future[T]:
+    done: Future[T] = Future()
+    done.set_result(value)
+    return done
+
+
+@dataclass(slots=True)
+class _Job:
+    work: Callable[[Transaction], Any]
+    done: Future[Any]
+    otherwise: Any
+    """Its result where the database fails."""
+    again: bool
+    """Whether it is tried again then."""
+
+
+class LiveTraffic(Traffic):
+    """One of these a server process. Its methods may be called from any thread or task."""
+
+    def __init__(self, database: Path, open_store: Callable[[], DeploymentStore] | None = None):
+        """Raises StorageError where the database cannot be opened at the start. open_store: opens
+        a connection; default: to `database`."""
+        super().__init__({})
+        make = open_store or (lambda: DeploymentStore(database))
+        self._reading, self._writing = make(), make()
+        self._secret = server_secret(database)
+        self._manager = ABTestManager(self._writing)
+        self._router = snapshot(self._reading, self._manager)
+        self._changes = self._reading.changes()
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._backlog: deque[_Job] = deque(maxlen=_BACKLOG)
+        self._committed = 0.0
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=work, name=f"deployment {work.__name__}", daemon=True)
+            for work in (self._write, self._follow)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """See Traffic."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        self._reading.close()
+        self._writing.close()
+
+    @property
+    def key_digest(self) -> str:
+        """Of the key of the units' hashes: it tells whether it is another one."""
+        return unit_of(self._secret, "key").hex()
+
+    def expose(
+        self,
+        alias: str,
+        unit: bytes,
+        request: str,
+        assignment: Assignment,
+        caller: bytes | None = None,
+    ) -> Future[Assignment]:
+        """See Traffic."""
+        experiment = assignment.experiment
+        if experiment is None:
+            return _known(assignment)
+
+        def work(tx: Transaction) -> Assignment:
+            kept = expose(tx, experiment, unit, assignment.variant, request, caller)
+            return assignment if kept else self._router.without_rollout(alias)
+
+        return self._submit(work, otherwise=self._router.without_rollout(alias))
+
+    def finish(self, request: str, outcome: Outcome) -> Future[bool]:
+        """See Traffic."""
+        body = outcome.model_dump_json()
+        return self._submit(lambda tx: tx.add_outcome(request, body), otherwise=False, again=True)
+
+    def pair(
+        self, shadow: Shadow, unit: bytes, request: str, incumbent: Outcome, candidate: Outcome
+    ) -> Future[bool]:
+        """See Traffic."""
+        return self._submit(
+            lambda tx: add_pair(tx, shadow.experiment, unit, request, incumbent, candidate),
+            otherwise=False,
+        )
+
+    def _submit(
+        self, work: Callable[[Transaction], T], *, otherwise: T, again: bool = False
+    ) -> Future[T]:
+        job = _Job(work, Future(), otherwise, again)
+        if self.failure is not None:
             self._set_aside(job)
         else:
             self._jobs.put(job)
@@ -245,9 +266,9 @@ class LiveTraffic:
     def _set_aside(self, job: _Job) -> None:
         """The database fails: answer the caller, and keep what can be written later."""
         if job.again:
-            self._backlog.append(_Job(job.work, Future(), True))
+            self._backlog.append(job)
         if not job.done.cancelled():
-            job.done.set_result(False)
+            job.done.set_result(job.otherwise)
 
     # --- the thread that writes -----------------------------------------------------------------
 
@@ -256,14 +277,14 @@ class LiveTraffic:
             jobs = self._group()
             if jobs:
                 self._commit(jobs)
-            elif self._failure is not None:
+            elif self.failure is not None:
                 self._probe()
 
     def _group(self) -> list[_Job]:
         """What to commit together: it waits for the first job, and for more where the last commit
         has only begun."""
         jobs: list[_Job] = []
-        until = time.monotonic() + (_POLL_S if self._failure is None else _PROBE_S)
+        until = time.monotonic() + (_POLL_S if self.failure is None else _PROBE_S)
         while len(jobs) < _GROUP:
             wait = until - time.monotonic()
             try:
@@ -282,7 +303,7 @@ class LiveTraffic:
                 results = [job.work(tx) for job in jobs]
             self.on_commit(len(jobs), time.monotonic() - started)
         except StorageError as e:
-            self._failure = str(e)
+            self.failure = str(e)
             for job in jobs:
                 self._set_aside(job)
             return
@@ -307,9 +328,9 @@ class LiveTraffic:
                     with contextlib.suppress(ConflictError):
                         self._manager.pause(row.id, "storage", actor="server")
             self._router = snapshot(self._reading, self._manager)
-            self._failure = None
+            self.failure = None
         except StorageError as e:
-            self._failure = str(e)
+            self.failure = str(e)
 
     # --- the thread that follows ----------------------------------------------------------------
 
@@ -318,7 +339,7 @@ class LiveTraffic:
         while not self._stop.wait(_POLL_S):
             try:
                 seen = self._reading.changes()
-                if seen != self._seen:
-                    self._router, self._seen = snapshot(self._reading, self._manager), seen
+                if seen != self._changes:
+                    self._router, self._changes = snapshot(self._reading, self._manager), seen
             except StorageError as e:
-                self._failure = str(e)
+                self.failure = str(e)

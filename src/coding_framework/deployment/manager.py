@@ -12,7 +12,8 @@ import json
 import secrets
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,20 @@ class Evaluation(Record):
     decision_reason: str | None
     numbers: dict[str, Any]
     """Counts, estimates with intervals, e-values, the next gate (`Rollout.summary`)."""
+
+
+World = Callable[[ABTestConfig], Mapping[str, Any] | None]
+"""Under what a process observes a rollout: JSON that must not change while it runs; None: it does
+not know yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The newest rollout of an alias, for metrics. Maker: `Controller`."""
+
+    row: ExperimentRow
+    evaluation: Evaluation | None
+    """None: it is over, or a draft."""
 
 
 class ABTestManager:

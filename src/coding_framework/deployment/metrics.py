@@ -9,9 +9,8 @@ from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from coding_framework.deployment.controller import Seen
 from coding_framework.deployment.http import SECONDS, HttpMetrics
-from coding_framework.deployment.manager import Evaluation
+from coding_framework.deployment.manager import Evaluation, Seen
 
 VARIANTS = ("incumbent", "candidate")
 

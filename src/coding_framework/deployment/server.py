@@ -58,10 +58,11 @@ from coding_framework.deployment.http import (
     while_connected,
 )
 from coding_framework.deployment.kernel_routes import KernelRoutes
+from coding_framework.deployment.live_traffic import Traffic
 from coding_framework.deployment.metrics import ServerMetrics
 from coding_framework.deployment.outcomes import Outcome, Status
 from coding_framework.deployment.serve_config import EndpointConfig, ModelVersion, ServeConfig
-from coding_framework.deployment.traffic import Traffic, Versions
+from coding_framework.deployment.traffic import Versions
 from coding_framework.deployment.verified import (
     JudgeQueue,
     Search,
@@ -426,10 +427,11 @@ class ModelServer:
 
     async def _expose(self, asked: Asked) -> None:
         try:
-            asked.assignment = await self.traffic.expose(
+            exposed = self.traffic.expose(
                 asked.alias, asked.unit, asked.request, asked.assignment,
                 self.traffic.unit(asked.caller.id),
             )  # fmt: skip
+            asked.assignment = await asyncio.wrap_future(exposed)
         except asyncio.CancelledError:  # it may be written
             self._spawn(self._finish(asked, _ended_as("cancelled", asked)))
             raise
@@ -493,7 +495,8 @@ class ModelServer:
             seconds.labels(asked.alias, "generate").observe(asked.search.generate_s)
             seconds.labels(asked.alias, "judge").observe(asked.search.judge_s)
         if asked.enrolled:
-            await self.traffic.finish(asked.request, outcome)
+            finished = self.traffic.finish(asked.request, outcome)
+            await asyncio.shield(asyncio.wrap_future(finished))
 
     def _agents(self, version: ModelVersion, chat: ChatRequest, used: Used) -> Mapping[Role, Agent]:
         policy = BackendPolicy(self.backends.of(version), version.model, used)
@@ -597,7 +600,8 @@ class ModelServer:
             outcome = Outcome(status="error", seconds=time.monotonic() - started)
         finally:
             self._shadows -= 1
-        await self.traffic.pair(shadow, asked.unit, asked.request, incumbent, outcome)
+        paired = self.traffic.pair(shadow, asked.unit, asked.request, incumbent, outcome)
+        await asyncio.wrap_future(paired)
 
     # --- verdicts on kernels of the caller --------------------------------------------------------
 

@@ -248,13 +248,13 @@ def test_an_old_backup_goes_on_from_its_own_log_with_the_same_arms(
     units = [before.unit(f"user {n}") for n in range(50)]
     arms = [before.assign("kernels", unit) for unit in units]
     for n in range(20):
-        before.expose_and_wait("kernels", units[n], f"r{n}", arms[n])
+        before.expose("kernels", units[n], f"r{n}", arms[n]).result()
     copied(path, backup)
     for n in range(20, 40):
-        before.expose_and_wait("kernels", units[n], f"r{n}", arms[n])
+        before.expose("kernels", units[n], f"r{n}", arms[n]).result()
     shutil.copy(backup, tmp_path / "restored")
     (tmp_path / "restored").replace(path)  # while it is served
-    safe = before.expose_and_wait("kernels", units[45], "r45", arms[45])
+    safe = before.expose("kernels", units[45], "r45", arms[45]).result()
     assert (safe.version, safe.experiment) == ("old", None)
     assert before.failure is not None
     before.close()
@@ -262,9 +262,9 @@ def test_an_old_backup_goes_on_from_its_own_log_with_the_same_arms(
         (tmp_path / name).unlink(missing_ok=True)
     after = LiveTraffic(path)
     assert [after.assign("kernels", unit) for unit in units] == arms
-    assert after.finish_and_wait("r1", GOOD)
-    assert not after.finish_and_wait("r30", GOOD)  # its exposure is in no log
-    after.expose_and_wait("kernels", units[30], "again", arms[30])
+    assert after.finish("r1", GOOD).result()
+    assert not after.finish("r30", GOOD).result()  # its exposure is in no log
+    after.expose("kernels", units[30], "again", arms[30]).result()
     after.close()
     restored = ABTestManager(DeploymentStore(path))
     restored.act(experiment)

@@ -56,10 +56,10 @@ def traffic(database: Path, experiment: str) -> Iterator[LiveTraffic]:
 def served(traffic: LiveTraffic, name: str, of_candidate: Outcome = GOOD) -> str:
     """One request from start to end; the version that answered it."""
     unit = traffic.unit(name)
-    now = traffic.expose_and_wait("kernels", unit, name, traffic.assign("kernels", unit))
+    now = traffic.expose("kernels", unit, name, traffic.assign("kernels", unit)).result()
     if now.experiment is not None:
         outcome = of_candidate if now.variant == "candidate" else GOOD
-        assert traffic.finish_and_wait(name, outcome)
+        assert traffic.finish(name, outcome).result()
     return now.version
 
 
@@ -70,9 +70,10 @@ def test_requests_of_many_tasks_are_each_exposed_and_ended_once(
         name = f"r{number}"
         unit = traffic.unit(name)
         assignment = traffic.assign("kernels", unit)
-        assert await traffic.expose("kernels", unit, name, assignment) == assignment
-        assert await traffic.finish(name, GOOD)
-        assert not await traffic.finish(name, ERROR)
+        exposed = traffic.expose("kernels", unit, name, assignment)
+        assert await asyncio.wrap_future(exposed) == assignment
+        assert await asyncio.wrap_future(traffic.finish(name, GOOD))
+        assert not await asyncio.wrap_future(traffic.finish(name, ERROR))
 
     async def all_of_them() -> None:
         await asyncio.gather(*(one(n) for n in range(100)))
@@ -110,7 +111,7 @@ def test_a_stale_router_cannot_expose_after_the_end(
     name = next(n for n in names if traffic.assign("kernels", traffic.unit(n)).version == "new")
     before = traffic.assign("kernels", traffic.unit(name))
     ABTestManager(DeploymentStore(database)).rollback(experiment, "by hand")
-    now = traffic.expose_and_wait("kernels", traffic.unit(name), name, before)
+    now = traffic.expose("kernels", traffic.unit(name), name, before).result()
     assert (now.version, now.experiment) == ("old", None)
 
 
@@ -121,12 +122,12 @@ def test_where_the_database_fails_the_incumbent_serves_and_the_rollout_pauses(
     traffic = LiveTraffic(database)
     unfinished = next(n for n in (f"u{i}" for i in range(99)) if served(traffic, n) == "new")
     unit = traffic.unit("open")
-    traffic.expose_and_wait("kernels", unit, "open", traffic.assign("kernels", unit))
+    traffic.expose("kernels", unit, "open", traffic.assign("kernels", unit)).result()
     foreign = sqlite3.connect(database, isolation_level=None)
     foreign.execute("BEGIN IMMEDIATE")  # another program holds the database
     assert {served(traffic, f"r{n}") for n in range(50)} == {"old"}
     assert "locked" in (traffic.failure or "")
-    assert not traffic.finish_and_wait("open", GOOD)  # it waits for the database, not the caller
+    assert not traffic.finish("open", GOOD).result()  # it waits for the database, not the caller
     foreign.execute("ROLLBACK")
     until(lambda: traffic.failure is None)
     store = DeploymentStore(database)
@@ -156,7 +157,7 @@ def test_where_the_disk_is_full_the_incumbent_serves(database: Path, experiment:
     def failed() -> bool:
         name = f"before {time.monotonic_ns()}"
         unit = traffic.unit(name)
-        traffic.expose_and_wait("kernels", unit, name, traffic.assign("kernels", unit))
+        traffic.expose("kernels", unit, name, traffic.assign("kernels", unit)).result()
         said.extend([traffic.failure] if traffic.failure else [])
         return bool(said)
 

@@ -121,7 +121,7 @@ class Trial(Generic[_Route]):
             request, self._request, self._arm = self._request, None, None
             if request is not None:
                 outcome = kernel_outcome((), (), fault=True)
-                self._rollouts.traffic.finish_and_wait(request, outcome)
+                self._rollouts.traffic.finish(request, outcome).result()
 
     def end(self) -> None:
         """The unit is over, or nobody will ask any more."""
@@ -148,10 +148,11 @@ class Trial(Generic[_Route]):
         if (arm is None and not broken) or other is None:
             return  # one of them has nothing for this shape
         request = uuid.uuid4().hex
-        if traffic.expose_and_wait(self._op, unit, request, assigned).experiment is None:
+        exposed = traffic.expose(self._op, unit, request, assigned).result()
+        if exposed.experiment is None:
             self._arm = other
         elif broken:
-            traffic.finish_and_wait(request, kernel_outcome((), (), fault=True))
+            traffic.finish(request, kernel_outcome((), (), fault=True)).result()
         else:
             self._arm, self._incumbent, self._request = arm, other, request
 
@@ -165,7 +166,7 @@ class Trial(Generic[_Route]):
         self._arm = self._incumbent = self._request = None
         self._calls, self._times, self._mismatch = 0, ([], []), False
         if request is not None:
-            self._rollouts.traffic.finish_soon(request, _outcome(times, wrong))
+            self._rollouts.traffic.finish(request, _outcome(times, wrong))
 
 
 def _outcome(times: tuple[list[Milliseconds], list[Milliseconds]], mismatch: bool) -> Outcome:
