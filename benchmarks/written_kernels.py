@@ -1,7 +1,7 @@
 """The compiler's kernels for folders of modules: how many are written, and judged correct.
 
     uv run python benchmarks/written_kernels.py FOLDER ... [--backend emulator] [--workers N]
-        [--seconds 45] [--work DIR]
+        [--seconds 45] [--level naive|fast] [--work DIR]
 
 A folder's Python files are problems with `Model`, `get_inputs` and `get_init_inputs`, such as
 KernelBench's level1 or benchmarks/modules_people_use/set1. Each is read and written in a process of
@@ -35,11 +35,11 @@ from coding_framework.commands.judge_many import judge_pairs, read_pairs
 from coding_framework.wiring import JudgeSettings
 
 
-def write_part(files: Sequence[Path], work: Path, seconds: int, log: Path) -> None:
+def write_part(files: Sequence[Path], work: Path, seconds: int, level: str, log: Path) -> None:
     """Task, kernel and seconds of each file, a line each in `log`. In the process's main thread, as
     torch.export needs."""
     from coding_framework.data.registry import find_task
-    from coding_framework.orchestration.compiler import write_kernel
+    from coding_framework.orchestration.compiler import write_kernels
 
     def late(*_: object) -> None:
         raise TimeoutError(f"not written in {seconds} s")
@@ -53,7 +53,7 @@ def write_part(files: Sequence[Path], work: Path, seconds: int, log: Path) -> No
             try:
                 task = find_task(str(file)).model_copy(update={"naive_kernel": None})
                 started = time.monotonic()
-                code = write_kernel(task)
+                code = write_kernels(task)[0 if level == "naive" else -1].code
                 line["write_s"] = round(time.monotonic() - started, 2)
                 (work / f"{name}.json").write_text(task.model_dump_json(), encoding="utf-8")
                 (work / f"{name}.cu").write_text(code, encoding="utf-8")
@@ -66,11 +66,13 @@ def write_part(files: Sequence[Path], work: Path, seconds: int, log: Path) -> No
             lines.flush()
 
 
-def written(folders: Sequence[Path], work: Path, workers: int, seconds: int) -> list[Any]:
+def written(
+    folders: Sequence[Path], work: Path, workers: int, seconds: int, level: str
+) -> list[Any]:
     """What came of each module of the folders, all of them in `workers` processes."""
     logs = [work / f"written.{part}.jsonl" for part in range(workers)]
     command = [sys.executable, __file__, *map(str, folders), "--work", str(work)]
-    command += ["--workers", str(workers), "--seconds", str(seconds), "--part"]
+    command += ["--workers", str(workers), "--seconds", str(seconds), "--level", level, "--part"]
     for each in [Popen([*command, str(part)]) for part in range(workers)]:
         each.wait()
     return [json.loads(line) for log in logs for line in log.read_text().splitlines()]
@@ -82,18 +84,19 @@ def main() -> int:
     parser.add_argument("--backend", default="emulator", choices=("emulator", "cuda"))
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=int, default=45, help="to read and write a module")
+    parser.add_argument("--level", default="naive", choices=("naive", "fast"))
     parser.add_argument("--work", type=Path, help="folder of tasks, kernels and verdicts")
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     files = [file for folder in given.folders for file in sorted(folder.glob("*.py"))]
     if given.part is not None:
         log = given.work / f"written.{given.part}.jsonl"
-        write_part(files[given.part :: given.workers], given.work, given.seconds, log)
+        write_part(files[given.part :: given.workers], given.work, given.seconds, given.level, log)
         return 0
     machine = this_machine()
     work = given.work or Path(mkdtemp(prefix="written-kernels-"))
     work.mkdir(parents=True, exist_ok=True)
-    modules = written(given.folders, work, given.workers, given.seconds)
+    modules = written(given.folders, work, given.workers, given.seconds, given.level)
     pairs = work / "pairs.jsonl"
     pairs.write_text("".join(json.dumps(m) + "\n" for m in modules if "kernel" in m))
     verdicts = work / f"verdicts.{given.backend}.jsonl"

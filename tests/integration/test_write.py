@@ -30,6 +30,14 @@ def test_a_kernel_is_written_and_judged_correct(tmp_path):
     assert "__global__" in (tmp_path / "scaled_tanh.cu").read_text()
 
 
+@pytest.mark.parametrize(("level", "said"), [("naive", "naive"), ("fast", "vectorized")])
+def test_the_level_that_is_written_is_said(tmp_path, level, said):
+    done = cuda_rl("write", "--task", "relu", "--level", level, "--backend", "emulator",
+                   folder=tmp_path)  # fmt: skip
+    assert f"level {said}, written in" in done.stderr
+    assert ("load_four" in (tmp_path / "relu.cu").read_text()) == (level == "fast")
+
+
 def test_a_file_that_is_there_is_not_overwritten(tmp_path):
     (tmp_path / "relu.cu").write_text("mine")
     done = cuda_rl("write", "--task", "relu", folder=tmp_path)

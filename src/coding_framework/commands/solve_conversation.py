@@ -38,7 +38,7 @@ from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.progress import duration
 from coding_framework.monitoring.text import one_line, visible
 from coding_framework.orchestration.beam import confirmed
-from coding_framework.orchestration.compiler import CompilerAgent, write_kernel
+from coding_framework.orchestration.compiler import CompilerAgent, write_kernels
 from coding_framework.orchestration.in_parts import (
     PARTS_AT_ONCE,
     Apart,
@@ -62,6 +62,7 @@ from coding_framework.types import (
     ConversationTurn,
     CUDAConversationState,
     JudgeFn,
+    KernelExample,
     Policy,
     PromptVersion,
     Role,
@@ -71,6 +72,8 @@ from coding_framework.types import (
 from coding_framework.wiring import JudgeSettings, make_judge
 
 T = TypeVar("T")
+Written = tuple[KernelExample, ...] | None
+"""What the compiler wrote, the naive kernel first."""
 PROMPT_TOKENS: dict[PromptVersion, int] = {"v1": 1024, "v2": 4096, "v3": 2048, "v4": 2560}
 """Most tokens of a prompt that shows no earlier kernel; a longer one is trimmed by rule."""
 
@@ -104,10 +107,10 @@ def solve(options: SolveOptions, console: Console | None = None) -> CUDAConversa
 
 
 async def _converse(
-    task: Task, apart: Apart | None, written: str | None, options: SolveOptions, folder: Path,
+    task: Task, apart: Apart | None, written: Written, options: SolveOptions, folder: Path,
     screen: Screen,
 ) -> tuple[CUDAConversationState, ConversationTurn | None]:  # fmt: skip
-    """The conversation, and the kernel that it leaves. written: the compiler's kernel."""
+    """The conversation, and the kernel that it leaves. written: the compiler's kernels."""
     specializer = AgentSpecializer(_specialization(options))
     settings = options.judge
     with contextlib.ExitStack() as stack:
@@ -129,8 +132,9 @@ async def _converse(
             model = policies[Role.OPTIMIZER] if options.tester == "model" else None
             tester = TesterAgent(judge.probe, model)
         speakers: dict[Role, Agent] = {**agents}
-        if written is not None and apart is None:
-            speakers[Role.COMPILER] = CompilerAgent(written)
+        compiler = CompilerAgent(written, judge) if written is not None else None
+        if compiler is not None and apart is None:
+            speakers[Role.COMPILER] = compiler
         workflow = CUDAKernelWorkflow(
             speakers, judge, specializer.reward, config, tester=tester,
             candidates=options.candidates, beam=options.beam,
@@ -139,8 +143,8 @@ async def _converse(
         async with workflow:
             if apart is not None:
                 whole = await _in_parts(apart, options, workflow, judge, folder, screen)
-                if written is not None:
-                    whole = await with_kernel(whole, CompilerAgent(written), judge)
+                if compiler is not None:
+                    whole = await with_kernel(whole, compiler, judge)
                 return whole, _chosen(whole)
             state = await _shown(workflow, task, options.conversation_id, screen.show)
         if options.candidates == 1 or state.best_turn is None:
@@ -149,14 +153,14 @@ async def _converse(
         return state, await _confirmed(state, options.judge)
 
 
-def _written(task: Task, options: SolveOptions, screen: Screen) -> str | None:
-    """The compiler's kernel; None where it has none, and why is said. Not to be called from a
+def _written(task: Task, options: SolveOptions, screen: Screen) -> Written:
+    """The compiler's kernels; None where it has none, and why is said. Not to be called from a
     second thread: torch.export (2.11) then ends the process."""
     if options.from_scratch:
         return None
     screen.tell("the compiler writes the first kernel")
     try:
-        return write_kernel(task)
+        return write_kernels(task)
     except UnreadableError as e:
         screen.tell(f"the generator begins: {one_line(str(e), 300)}")
         return None

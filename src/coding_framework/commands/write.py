@@ -6,7 +6,7 @@ import sys
 import time
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from coding_framework.commands.failures import EXIT_HIT, EXIT_OK
 from coding_framework.commands.flags import add_command, add_flags, add_json, config_from
@@ -19,8 +19,11 @@ from coding_framework.wiring import JudgeSettings
 
 
 class WriteOptions(Config):
-    """Where the kernel goes."""
+    """Which kernel is written, and where it goes."""
 
+    level: Literal["naive", "fast"] = "fast"
+    """naive: one thread an output or a row; fast: the same kernels with the workers that suit them,
+    where there are any."""
     output: Path | None = None
     """File of the kernel. Default: the task's name with .cu, in this folder."""
 
@@ -42,13 +45,15 @@ def run(args: Namespace) -> int:
     if output.exists():
         raise UsageError(f"{output} is there already: choose another --output, or remove it")
     from coding_framework.explanation.verdict_text import verdict_text
-    from coding_framework.orchestration.compiler import write_kernel
+    from coding_framework.orchestration.compiler import write_kernels
 
     start = time.monotonic()
-    code = write_kernel(task)
-    write_atomic(output, code)
+    kernels = write_kernels(task)
+    kernel = kernels[-1] if options.level == "fast" else kernels[0]
+    write_atomic(output, kernel.code)
     seconds = time.monotonic() - start
-    print(f"cuda-rl: {output}: written in {seconds:.1f} s", file=sys.stderr, flush=True)
-    verdict = judge_one(task, code, settings)
+    told = f"cuda-rl: {output}: level {kernel.level}, written in {seconds:.1f} s"
+    print(told, file=sys.stderr, flush=True)
+    verdict = judge_one(task, kernel.code, settings)
     print(verdict.model_dump_json() if args.json else verdict_text(verdict, task), flush=True)
     return EXIT_OK if verdict.correct else EXIT_HIT

@@ -24,7 +24,7 @@ from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.explanation.verdict_text import counter_texts
 from coding_framework.explanation.verdicts import ExplainedVerdict
 from coding_framework.integrations.kernels import KernelJudge
-from coding_framework.orchestration.compiler import write_kernel
+from coding_framework.orchestration.compiler import write_kernels
 from coding_framework.types import Task, source_text
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ class JudgeTools:
 
         async def written() -> str:
             found = await asyncio.to_thread(self._task, task, inputs, init)
-            code = await asyncio.wrap_future(self._writer.submit(write_kernel, found))
+            made = await asyncio.wrap_future(self._writer.submit(write_kernels, found))
+            code = made[-1].code
             verdict = await self._judge.verdict_async(found, code)
             if len(code) > MOST_CHARS - 500:
                 return f"{verdict!r}\n{len(code)} characters: `cuda-rl write` writes it to a file"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,6 +81,10 @@ def lower(graph: Graph) -> str:
 def lacking(node: Node, why: str = "") -> UnreadableError:
     where = f" ({node.line})" if node.line else ""
     return UnreadableError(f"there is no kernel for {node.op}{why}{where}")
+
+
+Value = Callable[[Body, Places], str]
+"""(body, places) -> the element there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +360,7 @@ class Lowering:
     def _allocation(node: Node) -> Memory:
         return Memory(node.name, node.type.shape, node.type.dtype)
 
-    def allocate(self, node: Node, name: str | None = None) -> Memory:
+    def allocate(self, node: Node, name: str = "") -> Memory:
         name = name or node.name
         dims = ", ".join(self.sizes.name(d, node.name) for d in node.type.shape)
         first = self.graph.arguments[0].name
@@ -415,9 +419,7 @@ class Lowering:
         """A kernel of one worker for each place `i` of `count`, and its launch. writes:
         (parameter, tensor)."""
         total = self.total(count)
-        lines = without_unused(
-            [f"const int i = {worker.index};", *worker.guard(total), *body.lines]
-        )
+        lines = without_unused([*worker.opening(total), *body.lines])
         words = set(re.findall(r"[A-Za-z_]\w*", "\n".join(lines)))
         constants = {c.split()[3].partition("[")[0] for c in self.constants}
         parameters: list[tuple[str, str]] = []
@@ -478,13 +480,19 @@ class Lowering:
         if not copy:
             for one in node.inputs:
                 self.ready(one)
+        made = self.read if copy else self._made
+        self.each_element(
+            node, lambda body, places: made(node, body, places), f"{node.name}_copy" * copy
+        )
+
+    def each_element(self, node: Node, value: Value, name: str) -> None:
+        """A kernel of one thread an element. name: of the tensor, where it is not the node's."""
         body = self.body()
         dims = body.dims(node.type.shape)
         places = body.split("i", dims, "i")
         body.index = (tuple(places), dims, "i")
-        value = self.read(node, body, places) if copy else self._made(node, body, places)
-        body.line(f"out[i] = {value};")
-        memory = self.allocate(node, f"{node.name}_copy" if copy else None)
+        body.line(f"out[i] = {value(body, places)};")
+        memory = self.allocate(node, name)
         self.launch(memory.name, body, [("out", memory)], node.type.shape)
 
     def _emit_group(self, group: Group) -> None:
@@ -508,13 +516,13 @@ class Lowering:
                 if self.group_of.get(one) is not group:
                     self.ready(one)
         if base in LOOPS:
-            self._loop(group)
+            self.loop_kernel(group)
         elif base in SCANS:
-            self._scan(group)
+            self.scan_kernel(group)
         else:
-            self._row(group, ROWS[base])
+            self.row_kernel(group, ROWS[base])
 
-    def _loop(self, group: Group) -> None:
+    def loop_kernel(self, group: Group) -> None:
         """One thread for each output."""
         head = group.head
         body = self.body()
@@ -522,25 +530,25 @@ class Lowering:
         places = body.split("i", dims, "i")
         body.index = (tuple(places), dims, "i")
         values = LOOPS[head.base].values(self, head, body, places)
-        writes = self._finish(group, body, places, dict(enumerate(values)))
-        self.launch(self._kernel_name(group), body, writes, head.type.shape)
+        writes = self.finish(group, body, places, dict(enumerate(values)))
+        self.launch(self.kernel_name(group), body, writes, head.type.shape)
 
-    def worker(self, layout: Layout) -> Worker:
+    def worker(self, head: Node, row: Row, layout: Layout) -> Worker:
         """Who walks over the rows: a block over long ones, whose parts are joined: a sum of many
         terms by one thread would lose what is small."""
-        return BLOCK if self._worth(layout.inner) >= LONG_ROW else THREAD
+        return BLOCK if self.worth(layout.inner) >= LONG_ROW else THREAD
 
-    def _row(self, group: Group, row: Row) -> None:
+    def row_kernel(self, group: Group, row: Row) -> None:
         """One worker for each row."""
         head = group.head
         layout = row.layout(head)
-        worker = self.worker(layout)
+        worker = self.worker(head, row, layout)
         dtype = head.type.dtype
         kind = C_TYPES[dtype].computed
         total = self.total(layout.rows)
         body = self.body()
         places = body.split("i", body.dims(layout.rows), "i")
-        known = self._known_of_row(head)
+        known = self.known_of_row(head)
         count = self.total(layout.inner)
         known["n"] = body.let(kind, "n", count)
         worker.prepare(body, kind)
@@ -558,33 +566,35 @@ class Lowering:
                     at = body.split(r, inner, "r")
                 there = layout.place(body, places, at)
                 text = self.read(head[row.of], body, there)
-                yield there, body.let(kind, "x", _cast(text, head[row.of].type.dtype, dtype))
+                yield there, body.let(kind, "x", cast(text, head[row.of].type.dtype, dtype))
 
         for one in row.passes(head):
             start = (
-                one.start if one.start in ("true", "false") else literal(_number(one.start), dtype)
+                one.start
+                if one.start in ("true", "false")
+                else literal(number_of(one.start), dtype)
             )
             name = known[one.name] = body.variable(kind, one.name, start)
             with elements() as (_, x):
-                body.line(f"{name} = {_typed(one.step, dtype).format(x=x, **known)};")
-            worker.join(body, name, kind, _typed(one.join, dtype), known["f"])
+                body.line(f"{name} = {typed(one.step, dtype).format(x=x, **known)};")
+            worker.join(body, name, kind, typed(one.join, dtype), known["f"])
             if one.end:
-                body.line(f"{name} = {_typed(one.end, dtype).format(**known)};")
+                body.line(f"{name} = {typed(one.end, dtype).format(**known)};")
         if row.element is None:
             body.index = (tuple(places), body.dims(layout.rows), "i")
-            value = _typed(row.result, dtype).format(**known)
+            value = typed(row.result, dtype).format(**known)
             if leaves := worker.leaves(total):
                 body.line(f"if ({leaves}) return;")
-            writes = self._finish(group, body, places, {0: value})
+            writes = self.finish(group, body, places, {0: value})
         else:
             with elements() as (there, x):
                 template = row.element(self, head, body, there)
                 value = template.format(x=x, **known)
-                writes = self._finish(group, body, there, {0: value})
-        self.launch(self._kernel_name(group), body, writes, layout.rows, worker)
+                writes = self.finish(group, body, there, {0: value})
+        self.launch(self.kernel_name(group), body, writes, layout.rows, worker)
 
     @staticmethod
-    def _known_of_row(head: Node) -> dict[str, str]:
+    def known_of_row(head: Node) -> dict[str, str]:
         """What the templates of a row name besides what its passes find."""
         dtype = head.type.dtype
         known = {"f": C_TYPES[dtype].suffix}
@@ -596,14 +606,14 @@ class Lowering:
             )
         return known
 
-    def _worth(self, shape: Sequence[Extent]) -> float:
+    def worth(self, shape: Sequence[Extent]) -> float:
         """The elements of a shape at the first shape set."""
         total = 1.0
         for size in shape:
             total *= size if isinstance(size, int) else float(self.sizes.worth(size))
         return total
 
-    def _scan(self, group: Group) -> None:
+    def scan_kernel(self, group: Group) -> None:
         """One thread for each line along the axis."""
         head = group.head
         scan = SCANS[head.base]
@@ -612,13 +622,13 @@ class Lowering:
         layout = over_axes((axis_of(head),), head["self"].type.shape, keepdim=True)
         body = self.body()
         places = body.split("i", body.dims(layout.rows), "i")
-        a = body.variable(kind, "running", literal(_number(scan.start), dtype))
+        a = body.variable(kind, "running", literal(number_of(scan.start), dtype))
         where = body.variable("int64_t", "where", "0") if scan.arg else ""
         with body.loop("r", body.dims(layout.inner)[0]) as at:
             there = layout.place(body, places, [at])
-            text = _cast(self.read(head["self"], body, there), head["self"].type.dtype, dtype)
+            text = cast(self.read(head["self"], body, there), head["self"].type.dtype, dtype)
             x = body.let(kind, "x", text)
-            step = _typed(scan.step, dtype).format(a=a, x=x, f=C_TYPES[dtype].suffix)
+            step = typed(scan.step, dtype).format(a=a, x=x, f=C_TYPES[dtype].suffix)
             if scan.arg:
                 with body.block(f"if ({step})"):
                     body.line(f"{a} = {x};")
@@ -626,16 +636,16 @@ class Lowering:
             else:
                 body.line(f"{a} = {step};")
             results = {0: a, 1: where} if scan.arg else {0: a}
-            writes = self._finish(group, body, there, results)
-        self.launch(self._kernel_name(group), body, writes, layout.rows)
+            writes = self.finish(group, body, there, results)
+        self.launch(self.kernel_name(group), body, writes, layout.rows)
 
-    def _kernel_name(self, group: Group) -> str:
+    def kernel_name(self, group: Group) -> str:
         """The operations of a kernel in their order."""
         names = [group.head.base.strip("_")]
         names += [m.base.strip("_") for m in group.members if m.base in ELEMENTWISE]
         return "_".join(dict.fromkeys(names[:4]))
 
-    def _finish(
+    def finish(
         self, group: Group, body: Body, places: Places, results: Mapping[int, str]
     ) -> list[tuple[str, Memory]]:
         """Compute the members of a group at the places of its head, and write what others read."""
@@ -722,16 +732,18 @@ class Lowering:
     def _element(self, node: Node, body: Body, places: Places) -> str:
         memory = self.memory.get(node)
         if memory is not None:
-            return self._loaded(memory, body, places)
+            return self.loaded(memory, body, places)
         return self._made(node, body, places)
 
-    def _loaded(self, memory: Memory, body: Body, places: Places) -> str:
+    def loaded(self, memory: Memory, body: Body, places: Places) -> str:
         kept = C_TYPES[memory.dtype]
         body.reads[memory.name] = kept.kept
         dims = body.dims(memory.shape)
         same = body.index is not None and (tuple(places), dims) == body.index[:2]
-        index = body.index[2] if same and body.index is not None else flat(places, dims)
+        index = body.index[2] if same and body.index is not None else body.flat(places, dims)
         text = f"{memory.name}[{index}]"
+        if body.instead is not None:
+            text = body.instead(memory, places) or text
         return f"float({text})" if memory.dtype in HALVES else text
 
     def _made(self, node: Node, body: Body, places: Places) -> str:
@@ -790,7 +802,7 @@ class Lowering:
             kind = "bool" if name in CONDITIONS else dtype
             if isinstance(value, Node):
                 text = self.read(value, body, self._broadcast(node, name, value, places))
-                values[name] = atom(_cast(text, value.type.dtype, kind))
+                values[name] = atom(cast(text, value.type.dtype, kind))
             else:
                 values[name] = atom(number(body, value, kind))
         return expression.format(**values)
@@ -829,7 +841,7 @@ def promoted(values: Sequence[Any]) -> str:
     return "int64" if best == "bool" and whole else best
 
 
-def _cast(text: str, of: str, to: str) -> str:
+def cast(text: str, of: str, to: str) -> str:
     """A value of one dtype as what another computes in."""
     one, other = C_TYPES[of].computed, C_TYPES[to].computed
     if one == other:
@@ -837,12 +849,12 @@ def _cast(text: str, of: str, to: str) -> str:
     return f"{atom(text)} != 0" if to == "bool" else f"({other}){atom(text)}"
 
 
-def _number(text: str) -> float:
+def number_of(text: str) -> float:
     named = {"INFINITY": float("inf"), "-INFINITY": float("-inf")}
     return named[text] if text in named else float(text)
 
 
-def _typed(template: str, dtype: str) -> str:
+def typed(template: str, dtype: str) -> str:
     """A template for whole numbers: C's functions of floats have another name."""
     if dtype in FLOATS:
         return template

@@ -48,6 +48,11 @@ class Sizes:
             self.types[name] = "int" if whole else "float"
         return self._names[size]
 
+    def say(self, name: str, said: str) -> None:
+        """A size of a kernel's own, by what it is in the host's C."""
+        self._taken.add(name)
+        self.said[name], self.types[name] = said, "int"
+
     def worth(self, size: Any) -> Any:
         """What an expression of sizes is at the first shape set: a number of sympy."""
         return size.subs({symbol: self._first[str(symbol)] for symbol in size.free_symbols})

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from coding_framework.data.graph import Extent
@@ -45,7 +46,7 @@ C_TYPES = {
 }
 HALVES = ("float16", "bfloat16")
 FLOATS = ("float32", "float64", *HALVES)
-_ATOM = re.compile(r"[\w.]+|[A-Za-z_]\w*(?:\[[^\[\]]*\])|[A-Za-z_]\w*\([^()]*\)")
+_ATOM = re.compile(r"[\w.]+|[A-Za-z_][\w.]*(?:\[[^\[\]]*\])+|[A-Za-z_]\w*\([^()]*\)")
 
 
 def atom(text: str) -> str:
@@ -118,8 +119,13 @@ class Body:
         self.index: tuple[tuple[str, ...], tuple[str, ...], str] | None = None
         """(places, dims, name): where the places are the element `name` of a tensor of these
         dims."""
+        self.numbers: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
+        """(places, dims) -> the number that was split into these places."""
+        self.instead: Callable[[Any, Places], str | None] | None = None
+        """(tensor in memory, places) -> where an element is read instead; None: there."""
         self._extent = extent
-        self._depth = 0
+        self.depth = 0
+        """Blocks that are open."""
         self._names: dict[str, int] = {}
         self._reserved: set[str] = set()
         self.declared: set[str] = set()
@@ -136,7 +142,7 @@ class Body:
         return tuple(map(self._extent, shape))
 
     def line(self, text: str) -> None:
-        self.lines.append("  " * self._depth + text)
+        self.lines.append("  " * self.depth + text)
 
     def name(self, wish: str, own: bool = False) -> str:
         """The wish, with a number behind it where it is taken. own: it is reserved for this."""
@@ -161,17 +167,18 @@ class Body:
         return name
 
     @contextmanager
-    def block(self, head: str) -> Iterator[None]:
-        """Lines within braces. What is kept within is not known behind them."""
+    def block(self, head: str, end: str = "") -> Iterator[None]:
+        """Lines within braces, and what stands behind them. What is kept within is not known
+        there."""
         self.line(f"{head} {{")
-        self._depth += 1
+        self.depth += 1
         self._kept.append({})
         try:
             yield
         finally:
             self._kept.pop()
-            self._depth -= 1
-            self.line("}")
+            self.depth -= 1
+            self.line(f"}}{end}")
 
     @contextmanager
     def loop(self, wish: str, count: str, start: str = "0", step: str = "1") -> Iterator[str]:
@@ -194,6 +201,7 @@ class Body:
 
     def split(self, index: str, dims: Sequence[str], wish: str) -> list[str]:
         """The coordinates of an element by its place in memory, each declared."""
+        dims = tuple(dims)
         free = [k for k, dim in enumerate(dims) if dim != "1"]
         places = ["0"] * len(dims)
         rest = index
@@ -203,7 +211,17 @@ class Body:
             else:
                 places[k] = self.let("int", f"{wish}{k}", f"{atom(rest)} % {dims[k]}")
                 rest = f"{rest} / {dims[k]}"
+        self.numbers[tuple(places), dims] = index
         return places
+
+    def flat(self, places: Places, dims: Sequence[str]) -> str:
+        """`flat`, by the number of what was split where the last places are of one number."""
+        for cut in range(len(places) - 1):
+            number = self.numbers.get((tuple(places[cut:]), tuple(dims[cut:])))
+            if number is not None:
+                together = reduce(times, dims[cut:])
+                return flat([*places[:cut], number], [*dims[:cut], together])
+        return flat(places, dims)
 
 
 def without_unused(lines: Sequence[str]) -> list[str]:

@@ -43,9 +43,9 @@ class Worker:
         """When a thread is not the one that writes what the row gives; "": it always is."""
         return ""
 
-    def guard(self, total: str) -> list[str]:
-        """What stands before its walk, `total` being the number of rows."""
-        return [f"if (i >= {total}) return;"]
+    def opening(self, total: str) -> list[str]:
+        """The first lines of its kernel: the number of its row, `total` being that of all rows."""
+        return [f"const int i = {self.index};", f"if (i >= {total}) return;"]
 
     def end(self, body: Body, count: str, total: str) -> str:
         """Where its walk ends, `count` being the elements of a row."""
@@ -172,8 +172,8 @@ class Columns(Worker):
     def leaves(self, total: str) -> str:
         return f"threadIdx.y != 0 || i >= {total}"
 
-    def guard(self, total: str) -> list[str]:
-        return []
+    def opening(self, total: str) -> list[str]:
+        return [f"const int i = {self.index};"]
 
     def end(self, body: Body, count: str, total: str) -> str:
         return body.let("int", "end", f"i < {total} ? {count} : 0")

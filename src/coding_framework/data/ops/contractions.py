@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from coding_framework.data.graph import Node
+from coding_framework.data.graph import Extent, Node
 from coding_framework.data.lower.text import C_TYPES, Body, Places, atom, literal, plus, times
 from coding_framework.data.ops.views import Reads
 
@@ -26,9 +26,8 @@ def _accumulator(body: Body, node: Node, start: str | None = None) -> str:
     return body.variable(C_TYPES[dtype].computed, "sum", start or literal(0, dtype))
 
 
-def _broadcast(node: Node, places: Places) -> list[str]:
+def broadcast(shape: Sequence[Extent], places: Places) -> list[str]:
     """Places of a smaller tensor in the places of a larger one."""
-    shape = node.type.shape
     behind = places[len(places) - len(shape) :]
     return ["0" if d == 1 else p for d, p in zip(shape, behind, strict=True)]
 
@@ -54,7 +53,7 @@ def product(reads: Reads, node: Node, body: Body, places: Places) -> Sequence[st
     value = total if alpha == 1 else f"{literal(alpha, dtype)} * {total}"
     if beta == 0:
         return [value]
-    added = reads.read(node["self"], body, _broadcast(node["self"], places))
+    added = reads.read(node["self"], body, broadcast(node["self"].type.shape, places))
     added = atom(added) if beta == 1 else f"{literal(beta, dtype)} * {atom(added)}"
     return [f"{value} + {added}"]
 
@@ -68,9 +67,7 @@ def matmul(reads: Reads, node: Node, body: Body, places: Places) -> Sequence[str
     row = [rest.pop()] if rank > 1 else []
 
     def batch(of: Node) -> list[str]:
-        shape = of.type.shape[:-2]
-        behind = rest[len(rest) - len(shape) :]
-        return ["0" if d == 1 else p for d, p in zip(shape, behind, strict=True)]
+        return broadcast(of.type.shape[:-2], rest)
 
     total = _accumulator(body, node)
     with body.loop("k", body.extent(left.type.shape[-1])) as k:
@@ -85,7 +82,7 @@ def linear(reads: Reads, node: Node, body: Body, places: Places) -> Sequence[str
     bias = node.get("bias")
     column = [places[-1]] if len(weight.type.shape) > 1 else []
     row = list(places[: len(x.type.shape) - 1])
-    start = reads.read(bias, body, _broadcast(bias, column)) if bias is not None else None
+    start = reads.read(bias, body, broadcast(bias.type.shape, column)) if bias is not None else None
     total = _accumulator(body, node, start)
     with body.loop("k", body.extent(x.type.shape[-1])) as k:
         one = reads.read(x, body, [*row, k])
@@ -112,30 +109,35 @@ def einsum(reads: Reads, node: Node, body: Body, places: Places) -> Sequence[str
     """Letters of the output are places, the others are summed over. Ellipses stand for the axes
     that are left."""
     tensors = node["tensors"]
-    terms, _, result = node["equation"].replace(" ", "").partition("->")
-    parts = [list(term) for term in _without_ellipsis(terms.split(","), tensors)]
-    if "->" in node["equation"]:
-        (out,) = _without_ellipsis([result], [node])
-    else:
-        letters = "".join("".join(p) for p in parts)
-        out = "".join(c for c in sorted(set(letters)) if letters.count(c) == 1)
+    parts, out = letters_of(node)
     at = dict(zip(out, places, strict=True))
     lengths: dict[str, str] = {}
-    for letters_of, tensor in zip(parts, tensors, strict=True):
-        for letter, size in zip(letters_of, tensor.type.shape, strict=True):
+    for letters, tensor in zip(parts, tensors, strict=True):
+        for letter, size in zip(letters, tensor.type.shape, strict=True):
             if size != 1 or letter not in lengths:
                 lengths[letter] = body.extent(size)
-    summed = [c for c in dict.fromkeys("".join("".join(p) for p in parts)) if c not in at]
+    summed = [c for c in dict.fromkeys("".join(parts)) if c not in at]
     total = _accumulator(body, node)
     with nest(body, [(c, lengths[c]) for c in summed]) as names:
         at |= dict(zip(summed, names, strict=True))
         factors = []
-        for letters_of, tensor in zip(parts, tensors, strict=True):
-            pairs = zip(letters_of, tensor.type.shape, strict=True)
+        for letters, tensor in zip(parts, tensors, strict=True):
+            pairs = zip(letters, tensor.type.shape, strict=True)
             there = ["0" if size == 1 else at[c] for c, size in pairs]
             factors.append(atom(reads.read(tensor, body, there)))
         body.line(f"{total} += {' * '.join(factors)};")
     return [total]
+
+
+def letters_of(node: Node) -> tuple[list[str], str]:
+    """Of an einsum: the letters of each tensor's axes, and those of the result."""
+    tensors = node["tensors"]
+    terms, _, result = node["equation"].replace(" ", "").partition("->")
+    parts = _without_ellipsis(terms.split(","), tensors)
+    if "->" in node["equation"]:
+        return parts, _without_ellipsis([result], [node])[0]
+    letters = "".join(parts)
+    return parts, "".join(c for c in sorted(set(letters)) if letters.count(c) == 1)
 
 
 def _without_ellipsis(terms: Sequence[str], tensors: Sequence[Node]) -> list[str]:
@@ -149,7 +151,7 @@ def _without_ellipsis(terms: Sequence[str], tensors: Sequence[Node]) -> list[str
     return found
 
 
-def _of(values: Any, axis: int) -> Any:
+def option(values: Any, axis: int) -> Any:
     """An option of a convolution for one axis: one number may stand for all."""
     return values[axis] if len(values) > 1 else values[0]
 
@@ -176,7 +178,7 @@ def _convolution(reads: Reads, node: Node, body: Body, places: Places) -> Sequen
         for axis, (place, side, length) in enumerate(zip(there, sides, lengths, strict=True)):
             tap = stack.enter_context(body.loop("pqr"[axis], side))
             step, pad, apart = (
-                body.extent(_of(node[option], axis)) for option in ("stride", "padding", "dilation")
+                body.extent(option(node[name], axis)) for name in ("stride", "padding", "dilation")
             )
             here = plus(times(place, step), times(tap, apart))
             if pad != "0":
@@ -216,7 +218,7 @@ def _transposed(reads: Reads, node: Node, body: Body, places: Places) -> Sequenc
         taps, at = [], []
         for axis, (place, side, length) in enumerate(zip(there, sides, lengths, strict=True)):
             step, pad, apart = (
-                body.extent(_of(node[option], axis)) for option in ("stride", "padding", "dilation")
+                body.extent(option(node[name], axis)) for name in ("stride", "padding", "dilation")
             )
             begin = body.let("int", "from", plus(place, pad) if pad != "0" else place)
             if step != "1" and apart == "1":  # only taps that meet an input

@@ -1,0 +1,159 @@
+"""Levels of kernels for a graph: the naive one, and faster ones, each with its reason.
+
+A level is a `Schedule`: the same lowering, which gives a head or a map to other workers. A level
+that changes nothing in a graph is left out.
+
+    vectorized   maps by four neighbours a thread
+    shared       moves through tiles; rows by a block, columns by sixteen threads; products by tiles
+    shuffle      rows and scans by a warp, one result by many blocks
+    registers    products by tiles in registers
+    wide         rows that are walked more than once by 512 threads
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coding_framework.data.graph import Graph, Node
+from coding_framework.data.lower import maps, products
+from coding_framework.data.lower.naive import LONG_ROW, Group, Lowering, Value
+from coding_framework.data.lower.scans import by_warps
+from coding_framework.data.lower.singles import one_result
+from coding_framework.data.lower.workers import WARPS, Block, Columns, Worker
+from coding_framework.data.ops.heads import Layout, Row
+from coding_framework.data.ops.products import product_of
+from coding_framework.types import KernelExample
+
+LEVELS = ("naive", "vectorized", "shared", "shuffle", "registers", "wide")
+_WHY: Mapping[str, str] = {
+    "fours": "four neighbours a thread move 16 bytes in one access, so fewer instructions and more "
+    "bytes on their way",
+    "tiles": "a padded 32x32 tile in shared memory makes reads and writes coalesced and free of "
+    "bank conflicts",
+    "block": "a block per row reads neighbouring columns together (coalesced) and joins them in "
+    "shared memory",
+    "columns": "16 threads share each column, so 16 times as many loads are on their way, still "
+    "coalesced along the row",
+    "warp": "a warp per row reads 32 neighbouring columns at once (coalesced) and joins them with "
+    "shuffles, without shared memory or barriers",
+    "blocks": "the whole GPU reads instead of one block, and a second kernel joins what the blocks "
+    "found",
+    "scan": "a warp scans 32 neighbouring columns in 5 shuffle steps with coalesced reads and "
+    "writes, instead of one thread walking the row",
+    "wide": "512 threads per row join their parts in shared memory, and fewer rows at a time mean "
+    "that walking a row again finds it in the caches",
+    "shared product": "each element of a 16x16 tile in shared memory is read from global memory "
+    "once and used by 16 threads",
+    "register product": "each thread keeps 4x4 outputs in registers, so a value read from shared "
+    "memory is used four times, and one read from global memory 64 times",
+}  # fmt: skip
+
+
+class Schedule(Lowering):
+    """The kernels of one level."""
+
+    def __init__(self, graph: Graph, level: str) -> None:
+        super().__init__(graph)
+        self.rank = LEVELS.index(level)
+        self.used: dict[str, None] = {}
+        """Forms that are used, in their order."""
+
+    def has(self, level: str) -> bool:
+        return self.rank >= LEVELS.index(level)
+
+    def use(self, form: str) -> None:
+        self.used[form] = None
+
+    # --- maps ---
+
+    def each_element(self, node: Node, value: Value, name: str) -> None:
+        straight, axis = maps.reads_neighbours(self, node, value)
+        if axis is not None and self.has("shared"):
+            self.use("tiles")
+            maps.by_tiles(self, node, value, name, axis)
+        elif axis is None and straight and self.has("vectorized"):
+            self.use("fours")
+            maps.by_fours(self, node, value, name)
+        else:
+            super().each_element(node, value, name)
+
+    # --- rows ---
+
+    def worker(self, head: Node, row: Row, layout: Layout) -> Worker:
+        if not self.has("shared"):
+            return super().worker(head, row, layout)
+        if _is_across(self, head, row, layout):
+            self.use("columns")
+            return Columns()
+        walks = len(row.passes(head)) + (row.element is not None)
+        if self.has("wide") and walks > 1:
+            self.use("wide")
+            return Block(512, shuffles=True)
+        if not self.has("shuffle"):
+            naive = super().worker(head, row, layout)
+            if not naive.alone:
+                return naive
+            self.use("block")
+            return Block(128)
+        if self.worth(layout.inner) >= 8 * LONG_ROW:
+            self.use("wide")
+            return Block(512, shuffles=True)
+        self.use("warp")
+        return WARPS
+
+    def row_kernel(self, group: Group, row: Row) -> None:
+        layout = row.layout(group.head)
+        one_pass = row.element is None and len(row.passes(group.head)) == 1
+        single = one_pass and all(size == 1 for size in layout.rows)
+        if single and self.has("shuffle"):
+            self.use("blocks")
+            one_result(self, group, row, layout)
+        else:
+            super().row_kernel(group, row)
+
+    # --- scans and products ---
+
+    def scan_kernel(self, group: Group) -> None:
+        if self.has("shuffle") and by_warps(self, group):
+            self.use("scan")
+        else:
+            super().scan_kernel(group)
+
+    def loop_kernel(self, group: Group) -> None:
+        product = product_of(self, group.head) if self.has("shared") else None
+        if product is None:
+            super().loop_kernel(group)
+        elif self.has("registers"):
+            self.use("register product")
+            products.by_tiles(self, group, product, products.REGISTERS)
+        else:
+            self.use("shared product")
+            products.by_tiles(self, group, product, products.SHARED)
+
+
+def _is_across(w: Lowering, head: Node, row: Row, layout: Layout) -> bool:
+    """Whether neighbours in memory belong to other rows."""
+    body = w.body()
+    rows = [f"row{k}" for k in range(len(layout.rows))]
+    inner = [f"inner{k}" for k in range(len(layout.inner))]
+    there = layout.place(body, rows, inner)
+    dims = body.dims(head[row.of].type.shape)
+    free = [place for place, dim in zip(there, dims, strict=True) if dim != "1"]
+    return bool(free) and "inner" not in free[-1]
+
+
+def levels(graph: Graph, task: str = "") -> tuple[KernelExample, ...]:
+    """The naive kernel of a graph, and faster ones with their reasons; the best guess is the last.
+    Raises UnreadableError, which names an operation that has no kernel and its line."""
+    made: list[KernelExample] = []
+    before: dict[str, None] = {}
+    for level in LEVELS:
+        schedule = Schedule(graph, level)
+        code = schedule.source()
+        if any(code == one.code for one in made):
+            continue
+        new = [form for form in schedule.used if form not in before]
+        why = "; ".join(_WHY[form] for form in new)
+        before.update(schedule.used)
+        made.append(KernelExample(task=task, level=level, code=code, why_faster=why))
+    return tuple(made)

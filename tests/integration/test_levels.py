@@ -1,0 +1,28 @@
+"""Each level of a form of kernel is right by the judge, at sizes that divide nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+import coding_framework
+from coding_framework.data.registry import find_task
+from coding_framework.orchestration.compiler import write_kernels
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rsub3_minrow", "sigmoid_addcol", "mul0p5_transpose_add0p5", "cube_softmax_neg",
+        "softsign_cumsum", "recip_cummax_mish", "cube_colmean", "add_mul3_allmean",
+        "sqrt_matmul_hardsigmoid_sqrt_mulrow", "log_permute201_f16",
+    ],
+)  # fmt: skip
+def test_every_level_is_correct(name: str):
+    task = find_task(name)
+    kernels = write_kernels(task)
+    assert len(kernels) > 1
+    for kernel in kernels[1:]:
+        verdict = coding_framework.judge(task, kernel.code, backend="emulator")
+        assert verdict.correct, f"{kernel.level}: {verdict.reason}"

@@ -1,0 +1,86 @@
+"""The levels of kernels that the compiler writes for a graph: which there are, and their forms."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from coding_framework.data.lower.naive import lower
+from coding_framework.data.lower.schedule import levels
+from support.read_problems import problem
+
+pytestmark = pytest.mark.unit
+
+
+def made(forward: str, init: str = "pass") -> dict[str, str]:
+    """Level -> kernel file."""
+    return {kernel.level: kernel.code for kernel in levels(problem(forward, init))}
+
+
+def test_the_first_level_is_the_naive_kernel_and_the_others_have_a_reason():
+    graph = problem("return torch.softmax(x, dim=1)")
+    naive, *faster = levels(graph)
+    assert (naive.level, naive.code, naive.why_faster) == ("naive", lower(graph), "")
+    assert [kernel.level for kernel in faster] == ["shared", "shuffle", "wide"]
+    assert all(kernel.why_faster and "\n" not in kernel.why_faster for kernel in faster)
+
+
+def test_a_map_takes_four_neighbours_a_thread():
+    kernels = made("return torch.relu(x * 2)")
+    assert list(kernels) == ["naive", "vectorized"]
+    assert "load_four(x, first, x_0 * x_1)" in kernels["vectorized"]
+    assert "if (++" not in kernels["vectorized"], "no coordinate is needed"
+
+
+def test_coordinates_are_carried_from_one_neighbour_to_the_next():
+    kernels = made("return x - self.bias", "self.bias = nn.Parameter(torch.randn(features))")
+    assert "if (++i1 == 48) i1 = 0;" in kernels["vectorized"]
+    rows = made("return x - self.bias", "self.bias = nn.Parameter(torch.randn(rows, 1))")
+    assert re.search(r"if \(\+\+i1 == \w+\) \{ i1 = 0; i0\+\+; \}", rows["vectorized"])
+
+
+def test_what_lies_across_goes_through_a_tile():
+    kernels = made("return torch.exp(x).t().contiguous()")
+    assert list(kernels) == ["naive", "shared"]
+    assert "tile[q][threadIdx.x] = x[i1 * x_1 + i0];" in kernels["shared"]
+
+
+def test_what_is_read_under_a_condition_is_not_read_for_a_tile():
+    assert list(made("return torch.cat([x.t(), x.t()], 0)")) == ["naive"]
+
+
+def test_rows_whose_neighbours_lie_in_memory_are_columns():
+    kernels = made("return torch.sum(x, dim=0)")
+    assert list(kernels) == ["naive", "shared"]
+    assert "dim3(32, 16)" in kernels["shared"]
+
+
+def test_one_result_is_joined_by_a_second_kernel():
+    kernels = made("return (x * x).mean()")
+    assert kernels["shuffle"].count("__global__") == 2
+    assert "atomicAdd" not in kernels["shuffle"], "the order of a sum is always the same"
+
+
+def test_a_scan_along_the_last_axis_is_a_warps():
+    assert list(made("return torch.cumsum(x, dim=1)")) == ["naive", "shuffle"]
+    assert list(made("return torch.cumsum(x, dim=0)")) == ["naive"]
+
+
+def test_a_product_is_told_along_which_index_neighbours_lie():
+    kernels = made("return self.layer(x)", "self.layer = nn.Linear(features, outputs)")
+    assert list(kernels) == ["naive", "shared", "registers"]
+    assert "product_by_registers<float, true, true>" in kernels["registers"]
+    turned = made("return x.t() @ x")
+    assert "product_by_registers<float, false, false>" in turned["registers"]
+
+
+def test_what_comes_before_and_behind_a_product_is_in_its_kernel():
+    kernels = made("return torch.relu((x * 2) @ x.t())")
+    assert kernels["shared"].count("__global__") == 1
+
+
+def test_each_level_has_what_the_one_before_it_has():
+    kernels = made("return torch.softmax(torch.tanh(x) @ x.t(), dim=1), torch.relu(x)")
+    assert list(kernels) == ["naive", "vectorized", "shared", "shuffle", "registers", "wide"]
+    assert all(part in kernels["wide"] for part in ("load_four", "product_by_registers", "512"))
