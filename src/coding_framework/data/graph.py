@@ -97,6 +97,7 @@ class Graph:
     """Operations, each behind those that it reads."""
     outputs: tuple[Node, ...]
     sizes: Mapping[str, float] = field(default_factory=dict)
-    """What each symbol is worth at the first shape set: by it the form of a kernel is chosen."""
+    """What each symbol is worth at a GPU's main shape set, where there is one, else at the first:
+    by it the form of a kernel is chosen."""
     constants: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Elements of tensors that the module makes from literals, by the names of their nodes."""

@@ -18,6 +18,8 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from coding_framework.data.graph import Graph, Node, ScalarKind, Symbol, TensorType
@@ -85,17 +87,35 @@ def read(task: Task) -> Graph:
     module raises where it is made."""
     lengths = _Lengths(task)
     if lengths.layers > MOST_LAYERS:
-        return _read_by_numbers(task, lengths)
+        return lengths.at_real_size(_read_by_numbers(task, lengths))
     try:
-        graphs = [_Export(task, task.cases[0], lengths.varying)]
-        if not graphs[0].holds_for(task):
-            graphs += [_Export(task, case, lengths.varying) for case in lengths.cases[1:]]
-        return _SideBySide(task, _alike(graphs)).graph()
+        graph = _read_by_symbols(task, lengths)
     except UnreadableError as first:
         try:
-            return _read_by_numbers(task, lengths)
+            graph = _read_by_numbers(task, lengths)
         except UnreadableError:
             raise first from None
+    return lengths.at_real_size(graph)
+
+
+def _read_by_symbols(task: Task, lengths: _Lengths) -> Graph:
+    """Exported at one shape set where no number can be a size, at two where none is, else at all:
+    an export takes half a second."""
+    exports = [_Export(task, task.cases[0], lengths.varying)]
+    if exports[0].holds_for(lengths):
+        return _SideBySide(task, exports).graph()
+    others = lengths.cases[1:]
+    other = next(filter(lengths.vary_in, others), None)
+    if other is not None:
+        others.remove(other)
+        exports.append(_Export(task, other, lengths.varying))
+        together = _SideBySide(task, exports)
+        with suppress(UnreadableError):
+            graph = together.graph()
+            if not together.looked_up:
+                return graph
+    exports += [_Export(task, case, lengths.varying) for case in others]
+    return _SideBySide(task, _alike(exports)).graph()
 
 
 def _read_by_numbers(task: Task, lengths: _Lengths) -> Graph:
@@ -120,8 +140,9 @@ class _Lengths:
     comes first. A number that is looked up must be right at each: at a few, others are too."""
 
     def __init__(self, task: Task) -> None:
-        self.cases = (task.cases[0], *_others(task))
+        self.cases = _all_cases(task)
         made = [_Made(task, case) for case in self.cases]
+        self.init_args = [m.init_args for m in made]
         self.layers = sum(not list(m.children()) for m in made[0].model.modules())
         shapes = [
             [*(spec.shape for spec in case.inputs), *(tuple(p.shape) for p in m.state.values())]
@@ -137,7 +158,33 @@ class _Lengths:
             for tensor, together in enumerate(zip(*shapes, strict=True))
             for axis, sizes in enumerate(zip(*together, strict=True))
         }
-        self.varying = frozenset(axis for axis, sizes in axes.items() if len(set(sizes)) > 1)
+        self.axes = {axis: sizes for axis, sizes in axes.items() if _vary(sizes)}
+        self.varying = frozenset(self.axes)
+
+    def vary_in(self, case: TestCase) -> bool:
+        """Whether all that varies at all is other at this shape set than at the first: a number
+        that is the same at both is none of the sizes."""
+        place = self.cases.index(case)
+        numbers = [given for given in zip(*self.init_args, strict=True) if _vary(given)]
+        return all(sizes[place] != sizes[0] for sizes in (*self.axes.values(), *numbers))
+
+    def at_real_size(self, graph: Graph) -> Graph:
+        """The graph with the sizes of the second shape set, which is a GPU's main one where the
+        task has any: by them the form of a kernel is chosen."""
+        place = min(1, len(self.cases) - 1)
+        tensors = {argument.name: number for number, argument in enumerate(graph.arguments)}
+        numbers = _numbers(self.init_args[place])
+        real = {}
+        for symbol in graph.symbols:
+            if symbol.axis < 0:
+                real[symbol.name] = numbers[symbol.argument]
+            elif sizes := self.axes.get((tensors[symbol.argument], symbol.axis)):
+                real[symbol.name] = sizes[place]
+        return replace(graph, sizes={**graph.sizes, **real})
+
+
+def _vary(values: Sequence[Any]) -> bool:
+    return any(value != values[0] for value in values)
 
 
 class _Made:
@@ -154,9 +201,16 @@ class _Made:
         self.state = definitions.parameters(self.model)
 
 
-def _others(task: Task) -> list[TestCase]:
-    """All shape sets but the first one; those of real size differ from it in most."""
-    return [*task.gpu_cases, *task.cases[1:]]
+def _all_cases(task: Task) -> list[TestCase]:
+    """Each shape set once: the first one, then those of real size, which differ from it in most."""
+    found: list[TestCase] = []
+    known: list[tuple[Any, ...]] = []
+    for case in (task.cases[0], *task.gpu_cases, *task.cases[1:]):
+        asked = ([spec.shape for spec in case.inputs], case.init_args)
+        if asked not in known:
+            known.append(asked)
+            found.append(case)
+    return found
 
 
 class _Export:
@@ -221,11 +275,10 @@ class _Export:
         }
         """Of each symbol that is an axis, and of expressions of them that are one."""
 
-    def holds_for(self, task: Task) -> bool:
+    def holds_for(self, lengths: _Lengths) -> bool:
         """Whether no number in it can be a size: the constructor's numbers are the same at all
         shape sets, and each axis that varies is a symbol."""
-        cases = (task.cases[0], *_others(task))
-        if any((case.init_args or task.init_args) != self.init_args for case in cases):
+        if _vary(lengths.init_args):
             return False
         for tensor, axis in self.varying:
             if _expression(self.arguments[tensor].meta["val"].shape[axis]).is_number:
@@ -345,6 +398,8 @@ class _SideBySide:
         """The same of the constructor's numbers that are no whole ones."""
         self.axes: dict[tuple[int, ...], Any] = {}
         """Numbers at each shape set -> the symbol that has them."""
+        self.looked_up = False
+        """Whether a number that the exports have no expression for is one of ours."""
 
     def _name(self, wish: str) -> str:
         """A C identifier that nothing else has."""
@@ -565,6 +620,7 @@ class _SideBySide:
         for expression in ours:
             if self._right(expression, actual):
                 return _plain(expression)
+        self.looked_up = True
         if all(isinstance(a, int) for a in actual):
             found = _whole_number(self.axes, tuple(actual))
             if found is not None:
@@ -731,14 +787,19 @@ def _has_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
+def _numbers(init_args: Sequence[Any]) -> dict[str, Any]:
+    """The numbers among the constructor's arguments, by what a kernel calls them."""
+    found = [value for value in init_args if type(value) in (bool, int, float)]
+    return {f"scalar{number}": value for number, value in enumerate(found)}
+
+
 def _scalars(exports: Sequence[_Export]) -> list[tuple[str, ScalarKind, list[Any]]]:
     """The numbers of the constructor, with their values at each shape set."""
     kinds: dict[type, ScalarKind] = {bool: "bool", int: "int", float: "float"}
-    first = exports[0].init_args
-    places = [n for n, value in enumerate(first) if type(value) in kinds]
+    first, *others = (_numbers(e.init_args) for e in exports)
     return [
-        (f"scalar{k}", kinds[type(first[n])], [e.init_args[n] for e in exports])
-        for k, n in enumerate(places)
+        (name, kinds[type(value)], [value, *(other[name] for other in others)])
+        for name, value in first.items()
     ]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from coding_framework.data.kernelbench.problems import problem_task
 from coding_framework.data.read import UnreadableError, read
+from coding_framework.data.registry import find_task
 from support.read_problems import LINEAR, PROBLEM, problem
 
 pytestmark = pytest.mark.unit
@@ -94,3 +95,11 @@ def test_a_number_is_looked_up_at_every_shape_set():
     init = "self.pad = {48: 3, 47: 2}.get(features, 2)"
     with pytest.raises(UnreadableError, match="follows from no axis"):
         problem("return F.pad(x, (self.pad, 0))", init, ", features", "features")
+
+
+def test_a_form_is_chosen_by_the_sizes_of_a_gpu():
+    task = find_task("m1_conv2d_eed3d4")
+    given = dict(zip("nchw", task.gpu_cases[0].inputs[0].shape, strict=True))
+    sizes = read(task).sizes
+    assert [sizes[f"x_{axis}"] for axis in range(4)] == list(given.values())
+    assert sizes["weight_0"] == task.gpu_cases[0].init_args[1]
