@@ -38,8 +38,9 @@ from coding_framework.wiring import JudgeSettings
 def write_part(files: Sequence[Path], work: Path, seconds: int, level: str, log: Path) -> None:
     """Task, kernel and seconds of each file, a line each in `log`. In the process's main thread, as
     torch.export needs."""
+    from coding_framework.data.lower.schedule import levels
+    from coding_framework.data.read import read
     from coding_framework.data.registry import find_task
-    from coding_framework.orchestration.compiler import write_kernels
 
     def late(*_: object) -> None:
         raise TimeoutError(f"not written in {seconds} s")
@@ -51,9 +52,9 @@ def write_part(files: Sequence[Path], work: Path, seconds: int, level: str, log:
             line: dict[str, Any] = {"id": name}
             signal.alarm(seconds)
             try:
-                task = find_task(str(file)).model_copy(update={"naive_kernel": None})
+                task = find_task(str(file))
                 started = time.monotonic()
-                code = write_kernels(task)[0 if level == "naive" else -1].code
+                code = levels(read(task), task.name)[0 if level == "naive" else -1].code
                 line["write_s"] = round(time.monotonic() - started, 2)
                 (work / f"{name}.json").write_text(task.model_dump_json(), encoding="utf-8")
                 (work / f"{name}.cu").write_text(code, encoding="utf-8")

@@ -20,6 +20,11 @@ class UsageError(CodingFrameworkError):
     """Wrong use: unknown task, model, flag value or file. The CLI exits with 2."""
 
 
+class UnreadableError(UsageError):
+    """A module that cannot be read as a graph, or an operation without a kernel: one sentence with
+    the operation and the line of the module."""
+
+
 class InfrastructureError(CodingFrameworkError):
     """A fault of ours while judging: the sample is retried, then masked, never scored 0.
     The CLI exits with 3."""

@@ -95,7 +95,7 @@ def make_judge(
     if run_folder is not None:
         cache = Path(run_folder) / "verdicts"
         secret = secret or run_secret(Path(run_folder))
-    config = _judge_config(secret, backend=backend, sandbox=sandbox, **judging)
+    config = judge_config(secret, backend=backend, sandbox=sandbox, **judging)
     within = told_in if told_in is not None else run_folder
     return JudgePool(
         config,
@@ -106,13 +106,19 @@ def make_judge(
     )
 
 
-def _judge_config(secret: str | None, **fields: Any) -> JudgeConfig:
-    """secret: in hexadecimal."""
+def judge_config(secret: str | None = None, **fields: Any) -> JudgeConfig:
+    """The configuration of a judge for which the compiler writes naive kernels. secret: in
+    hexadecimal. Raises UsageError for a field that it does not have."""
     from coding_framework.cuda.judge import JudgeConfig
+    from coding_framework.cuda.timing.naive_kernels import NaiveWriter
+    from coding_framework.data import kernels
 
+    writer = NaiveWriter(
+        function=f"{kernels.__name__}:{kernels.naive_of.__name__}", digest=kernels.compiler_digest()
+    )
     drawn_from = None if secret is None else SecretBytes(bytes.fromhex(secret))
     try:
-        return JudgeConfig(secret=drawn_from, **fields)
+        return JudgeConfig(secret=drawn_from, **{"naive_writer": writer, **fields})
     except ValidationError as e:
         raise UsageError(f"the judge cannot be set so: {first_complaint(e, '')}") from e
 
@@ -231,14 +237,14 @@ def make_compiling_half(*, conditions: Mapping[str, str], **arguments: Any) -> R
     which that one's builds have to be made."""
     from coding_framework.cuda.many.split_judge import RemoteCompiler
 
-    return RemoteCompiler(_judge_config(**arguments), conditions)
+    return RemoteCompiler(judge_config(**arguments), conditions)
 
 
 def make_judging_half(*, workers: int, **arguments: Any) -> RemoteBuildJudge:
     """What judges builds that `make_compiling_half` made, on one GPU of the node that it is on."""
     from coding_framework.cuda.many.split_judge import RemoteBuildJudge
 
-    return RemoteBuildJudge(_judge_config(**arguments), workers)
+    return RemoteBuildJudge(judge_config(**arguments), workers)
 
 
 def make_cluster_judge(

@@ -91,12 +91,11 @@ def test_the_page_on_a_wrong_kernel_quotes_its_line(judge):
     assert "> " in next(line for line in text.splitlines() if "y[i] = fmaxx" in line)
 
 
-def test_a_kernel_of_a_task_of_ones_own_is_held_against_one_made_operation_by_operation(judge):
+def test_a_kernel_of_a_task_of_ones_own_is_held_against_the_compilers(judge):
     examples = Path(__file__).parents[2] / "examples"
     task = find_task(str(examples / "scaled_tanh.py"))
-    assert task.naive_kernel is not None
     code = (examples / "scaled_tanh.cu").read_text()
     verdict = judge.judge(task, Candidate(code=code))
     assert verdict.timing is not None
-    assert verdict.timing.speedup_vs_naive > 1.5, "one launch instead of two"
+    assert verdict.timing.speedup_vs_naive == pytest.approx(1.0, abs=0.2)
     assert "as fast as the naive kernel of the task" in page(verdict, task, code)

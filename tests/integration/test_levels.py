@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import coding_framework
+from coding_framework.data.kernels import kernels_of
 from coding_framework.data.registry import find_task
-from coding_framework.orchestration.compiler import write_kernels
 
 pytestmark = pytest.mark.integration
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 )  # fmt: skip
 def test_every_level_is_correct(name: str):
     task = find_task(name)
-    kernels = write_kernels(task)
+    kernels = kernels_of(task)
     assert len(kernels) > 1
     for kernel in kernels[1:]:
         verdict = coding_framework.judge(task, kernel.code, backend="emulator")

@@ -49,6 +49,7 @@ PARTS: dict[str, Part] = {
     "builds": Part("compiled kernels", "entries/*/*", by_default=True),
     "baselines": Part("times of naive kernels and of PyTorch", "*/*.json", by_default=True),
     "verdicts": Part("verdicts of judge and explain", "*/*.json", by_default=True),
+    "kernels": Part("what the compiler wrote for tasks", "*/*.json", by_default=True),
     "listings": Part("the list of tasks by name", "*.json", by_default=True),
     "native": Part("our own C parts, compiled", "*"),
     "models": Part("weights of models, converted", "*/*"),
@@ -60,15 +61,17 @@ _KEPT = {
     "benchmarks": "what our benchmarks keep",
 }
 """What other folders hold; `prune` leaves them."""
-PartName = Literal["builds", "baselines", "verdicts", "listings", "native", "models", "datasets"]
+PartName = Literal[
+    "builds", "baselines", "verdicts", "kernels", "listings", "native", "models", "datasets"
+]  # fmt: skip
 
 
 class PruneOptions(Config):
     """What to remove."""
 
     part: PartName | None = None
-    """Only this part. Default: builds, baselines, verdicts and listings, which the next run makes
-    again."""
+    """Only this part. Default: builds, baselines, verdicts, kernels, listings, which the next run
+    makes again."""
     unused_days: float = Field(default=30.0, ge=0.0)
     """Remove what was not used for so many days; 0 removes all that is not in use."""
 

@@ -10,7 +10,7 @@ from typing import Any
 from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.flags import add_command, add_flags, config_from
 from coding_framework.commands.one_kernel import add_module_flags, read_task
-from coding_framework.errors import UsageError
+from coding_framework.errors import UnreadableError, UsageError
 from coding_framework.paths import write_atomic
 from coding_framework.types import Config
 
@@ -92,8 +92,8 @@ def add_to(commands: Any) -> None:
         "--from",
         dest="module",
         metavar="FILE.py:CLASS",
-        help="make the task of a PyTorch module of your own, and a kernel where ours can be put "
-        "together for it",
+        help="make the task of a PyTorch module of your own, and a kernel if the compiler writes "
+        "one",
     )
     add_module_flags(p)
     add_flags(p, NewTaskOptions, NewTaskOptions.model_fields)
@@ -102,17 +102,18 @@ def add_to(commands: Any) -> None:
 def _write_from_module(path: Path, kernel: Path, args: Namespace) -> None:
     """The task of `--from`, and its kernel, or what one has to be called as."""
     from coding_framework.agents.prompts.contract import contract_of
+    from coding_framework.data.kernels import kernels_of
 
     task = read_task(Namespace(task=args.module, inputs=args.inputs, init=args.init))
     write_atomic(path, task.reference)
     print(f"{path}: the module, its sizes and its inputs")
-    if task.naive_kernel is None:
+    try:
+        write_atomic(kernel, kernels_of(task)[0].code)
+        print(f"{kernel}: a first kernel, as `cuda-rl write` writes it")
+    except UnreadableError as e:
         begun = "#include <torch/extension.h>\n\n// To be written. The judge calls\n//   "
         write_atomic(kernel, f"{begun}{contract_of(task).signature}\n")
-        print(f"{kernel}: to be written; it says what the judge calls")
-    else:
-        write_atomic(kernel, task.naive_kernel)
-        print(f"{kernel}: a first kernel, one thread an element")
+        print(f"{kernel}: to be written, since {e}; it says what the judge calls")
 
 
 def run(args: Namespace) -> int:

@@ -14,7 +14,7 @@ from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.text import one_line
 from coding_framework.paths import cache_dir
 from coding_framework.types import Candidate, Task, Verdict, source_text
-from coding_framework.wiring import JudgeSettings
+from coding_framework.wiring import JudgeSettings, judge_config
 
 if TYPE_CHECKING:
     from coding_framework.cuda.judge import Judge, JudgeConfig
@@ -93,9 +93,7 @@ def make_one_judge(settings: JudgeSettings, tell: Callable[[str], object]) -> Ju
 
 
 def _config(settings: JudgeSettings) -> JudgeConfig:
-    from coding_framework.cuda.judge import JudgeConfig
-
-    return JudgeConfig(**settings.model_dump(exclude={"workers"}))
+    return judge_config(**settings.model_dump(exclude={"workers"}))
 
 
 def read_kernel(name: str) -> str:

@@ -32,13 +32,13 @@ from rich.text import Text
 from coding_framework.agents.prompts import ANSWER_TOKENS, PromptBudget
 from coding_framework.agents.tester import TesterAgent
 from coding_framework.commands.options import SolveOptions
-from coding_framework.data.read import UnreadableError
+from coding_framework.data.kernels import kernels_of
 from coding_framework.data.registry import find_task
-from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.errors import InfrastructureError, UnreadableError, UsageError
 from coding_framework.monitoring.progress import duration
 from coding_framework.monitoring.text import one_line, visible
 from coding_framework.orchestration.beam import confirmed
-from coding_framework.orchestration.compiler import CompilerAgent, write_kernels
+from coding_framework.orchestration.compiler import CompilerAgent
 from coding_framework.orchestration.in_parts import (
     PARTS_AT_ONCE,
     Apart,
@@ -154,13 +154,12 @@ async def _converse(
 
 
 def _written(task: Task, options: SolveOptions, screen: Screen) -> Written:
-    """The compiler's kernels; None where it has none, and why is said. Not to be called from a
-    second thread: torch.export (2.11) then ends the process."""
+    """The compiler's kernels; None where it has none, and why is said."""
     if options.from_scratch:
         return None
     screen.tell("the compiler writes the first kernel")
     try:
-        return write_kernels(task)
+        return kernels_of(task)
     except UnreadableError as e:
         screen.tell(f"the generator begins: {one_line(str(e), 300)}")
         return None

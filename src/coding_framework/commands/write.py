@@ -44,11 +44,11 @@ def run(args: Namespace) -> int:
     output = options.output or Path(f"{task.name}.cu")
     if output.exists():
         raise UsageError(f"{output} is there already: choose another --output, or remove it")
+    from coding_framework.data.kernels import kernels_of
     from coding_framework.explanation.verdict_text import verdict_text
-    from coding_framework.orchestration.compiler import write_kernels
 
     start = time.monotonic()
-    kernels = write_kernels(task)
+    kernels = kernels_of(task)
     kernel = kernels[-1] if options.level == "fast" else kernels[0]
     write_atomic(output, kernel.code)
     seconds = time.monotonic() - start

@@ -39,6 +39,7 @@ from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA, judge_di
 from coding_framework.cuda.safety_wrapper import SafetyWrapper
 from coding_framework.cuda.sandbox import Sandbox
 from coding_framework.cuda.timing.baseline_times import BaselineTimes
+from coding_framework.cuda.timing.naive_kernels import NaiveKernels, NaiveWriter
 from coding_framework.cuda.timing.results import TimedCase, summed_counters
 from coding_framework.cuda.toolchain.toolkit import Toolkit
 from coding_framework.cuda.trial.verdict_draft import VerdictDraft
@@ -98,6 +99,9 @@ class JudgeConfig(Record):
     time_naive: bool = True
     """On a GPU: time a task's naive kernel for its first verdict, which costs as much as a second
     one; False: its time is told where it is known already, or nothing else is timed."""
+    naive_writer: NaiveWriter | None = None
+    """What writes the naive kernel of a task that gives none; None: such a task has no naive
+    time."""
     launch_wall_s: float = Field(default=10.0, gt=0)
     """On a GPU: wall time of one launch; the emulator counts instructions instead."""
     profile: bool = False
@@ -170,7 +174,8 @@ class Judge:
         self._compute: Compute | None = None
         built_with = f"{self._compiler.toolkit.fingerprint} sm_{self._compiler.architecture}"
         device = gpus_here() if self.backend == "cuda" else self.backend
-        salt = f"{judge_digest()} {device} {built_with}"
+        self._naive_kernels = NaiveKernels(self.config.naive_writer)
+        salt = f"{judge_digest()} {device} {built_with} {self.config.naive_writer}"
         self._baselines = BaselineTimes(self._measure_naive, salt)
 
     def judge(self, task: Task, candidate: Candidate) -> Verdict:
@@ -304,10 +309,10 @@ class Judge:
         return _built(self._compiler.compile_source(answer_of(build), draft.late_requests), draft)
 
     def _compile_baseline_meanwhile(self, task: Task) -> None:
-        """For the first candidate of a task, nvcc works on its naive kernel at the same time."""
-        if task.naive_kernel is None or not self._times_naive or self._baselines.known(task):
-            return
-        self._compiler.compile_ahead(task.naive_kernel)
+        """For the first candidate of a task, its naive kernel is written and nvcc works on it at
+        the same time."""
+        if self._times_naive and not self._baselines.known(task):
+            self._naive_kernels.begin(task, self._compiler.compile_ahead)
 
     @property
     def _times_naive(self) -> bool:
@@ -371,20 +376,22 @@ class Judge:
     def _naive_ms(self, timed: TimedCase, draft: VerdictDraft) -> float | None:
         """Time of the task's naive kernel. If the candidate is that kernel, its own measurement
         serves, for later candidates too."""
-        if draft.task.naive_kernel is None:
+        known = self._baselines.known(draft.task)
+        if draft.task.naive_kernel is None and not known and not self._times_naive:
             return None
-        if self.backend == "cuda" and draft.candidate.code == draft.task.naive_kernel:
+        if self.backend == "cuda" and draft.candidate.code == self._naive_kernels.of(draft.task):
             measured_ms = self._devices().time_ms(timed)
             if measured_ms is not None:
                 self._baselines.keep(draft.task, measured_ms)
             return measured_ms
-        if not self._times_naive and not self._baselines.known(draft.task):
-            return None
-        return self._baselines.time_ms(draft.task)
+        return self._baselines.time_ms(draft.task) if known or self._times_naive else None
 
     def _measure_naive(self, task: Task) -> float | None:
         """Time of the task's naive kernel on the timed shape set: the same path, public draws."""
-        draft = self._draft(task, Candidate(code=task.naive_kernel or ""))
+        kernel = self._naive_kernels.of(task)
+        if kernel is None:
+            return None
+        draft = self._draft(task, Candidate(code=kernel))
         case = self._devices().timed_case(task)
         try:
             build = self._compile(draft.candidate, draft)

@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from coding_framework.data.graph import Graph, Node, ScalarKind, Symbol, TensorType
-from coding_framework.errors import UsageError
+from coding_framework.errors import UnreadableError as UnreadableError
 from coding_framework.reference_model import (
     REFERENCE_FILE,
     make_model,
@@ -69,11 +69,6 @@ _WORDS = frozenset(
     )
 )
 """Words of C, and functions that kernels call: no tensor may be called so."""
-
-
-class UnreadableError(UsageError):
-    """A module that cannot be read as a graph, or an operation without a kernel: one sentence with
-    the operation and the line of the module."""
 
 
 MOST_LAYERS = 40

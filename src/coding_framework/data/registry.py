@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from coding_framework.data import listing
 from coding_framework.data.held_out_shapes import SUFFIX, with_held_out_shapes
-from coding_framework.data.kernelbench.naive import operation_by_operation
 from coding_framework.data.kernelbench.own_module import problem_of_class
 from coding_framework.data.kernelbench.problems import (
     problem_faults,
@@ -107,7 +106,7 @@ def _function(source: str, name: str) -> Task:
         raise explained(e, name) from e
     with problem_faults(name):
         require_function(task)
-        return task.model_copy(update={"naive_kernel": operation_by_operation(task)})
+        return task
 
 
 def select_functions(

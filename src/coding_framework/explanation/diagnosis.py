@@ -65,8 +65,8 @@ def no_naive_time(timing: BenchmarkResult, task: Task) -> str:
     if task.naive_kernel is not None:
         return "no naive time: the task's naive kernel was not correct here, or could not be timed"
     return (
-        "no naive time: the task has no naive kernel (one is made of a .py problem with float32 "
-        "inputs and operations that we know; a task file can give one as naive_kernel)"
+        "no naive time: the compiler's kernel was not timed (`cuda-rl write` says what it lacks, "
+        "and a task file can give a kernel as naive_kernel)"
     )
 
 

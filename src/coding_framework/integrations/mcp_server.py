@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,12 +18,12 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from coding_framework import __version__
 from coding_framework.data import listing
+from coding_framework.data.kernels import kernels_of
 from coding_framework.data.registry import find_task
 from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.explanation.verdict_text import counter_texts
 from coding_framework.explanation.verdicts import ExplainedVerdict
 from coding_framework.integrations.kernels import KernelJudge
-from coding_framework.orchestration.compiler import write_kernels
 from coding_framework.types import Task, source_text
 
 if TYPE_CHECKING:
@@ -49,8 +48,6 @@ class JudgeTools:
     def __init__(self, judge: KernelJudge, *, files: bool) -> None:
         """files: whether tasks and kernels may be files of this machine."""
         self._judge, self._files = judge, files
-        # torch.export (2.11) ends the process on a new thread after the first one has ended.
-        self._writer = ThreadPoolExecutor(1, "write")
         self.server = MCPServer(
             "cuda-rl", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR"
         )
@@ -79,8 +76,7 @@ class JudgeTools:
 
         async def written() -> str:
             found = await asyncio.to_thread(self._task, task, inputs, init)
-            made = await asyncio.wrap_future(self._writer.submit(write_kernels, found))
-            code = made[-1].code
+            code = (await asyncio.to_thread(kernels_of, found))[-1].code
             verdict = await self._judge.verdict_async(found, code)
             if len(code) > MOST_CHARS - 500:
                 return f"{verdict!r}\n{len(code)} characters: `cuda-rl write` writes it to a file"

@@ -12,7 +12,6 @@ from coding_framework.types import (
     Generation,
     JudgeFn,
     KernelExample,
-    Task,
 )
 
 
@@ -38,25 +37,3 @@ class CompilerAgent:
                 code=kernel.code, note=f"written by the compiler (level {kernel.level})"
             ),
         )
-
-    async def _ordered(self, task: Task) -> list[KernelExample]:
-        """The correct ones, fastest first; the naive one where none is."""
-        verdicts = await asyncio.gather(*(self._judge(task, k.code) for k in self._kernels))
-        timed = [
-            (verdict.timing.kernel_ms if verdict.timing is not None else 0.0, kernel)
-            for kernel, verdict in zip(self._kernels, verdicts, strict=True)
-            if verdict.correct
-        ]
-        ordered = [kernel for _, kernel in sorted(timed, key=lambda pair: pair[0])]
-        return ordered or [self._kernels[0]]
-
-
-def write_kernels(task: Task) -> tuple[KernelExample, ...]:
-    """The compiler's kernels for a task, the naive one first, the best guess last; takes seconds.
-    On the main thread, or always on the same one: torch.export (2.11) ends the process on a new
-    thread after another has ended. Raises UnreadableError, which names the operation that has none
-    and its line."""
-    from coding_framework.data.lower.schedule import levels
-    from coding_framework.data.read import read
-
-    return levels(read(task), task.name)

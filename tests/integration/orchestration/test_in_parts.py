@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from coding_framework.data.kernelbench.naive import operation_by_operation
 from coding_framework.data.kernelbench.problems import problem_task
+from coding_framework.data.kernels import naive_of
 from coding_framework.orchestration.in_parts import Converse, Solved, solve_in_parts, take_apart
 from coding_framework.orchestration.turn import judge_answer
 from coding_framework.types import (
@@ -49,21 +49,6 @@ def get_init_inputs():
 """
 
 
-SCALED = """
-#include <torch/extension.h>
-__global__ void scaled(const float* x, float* o, float by, int n) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) o[i] = x[i] * by;
-}
-torch::Tensor forward(torch::Tensor x, double by) {
-  auto o = torch::empty_like(x);
-  scaled<<<(x.numel() + 255) / 256, 256>>>(x.data_ptr<float>(), o.data_ptr<float>(), by, x.numel());
-  return o;
-}
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
-"""
-
-
 @pytest.fixture(scope="module")
 def judge() -> Iterator[JudgeFn]:
     made = make_judge(backend="emulator")
@@ -71,13 +56,15 @@ def judge() -> Iterator[JudgeFn]:
     made.close()
 
 
-def by_naive_kernels(judge: JudgeFn, wrong: str = "") -> Converse:
-    """Conversations whose only answer is our naive kernel, which there is of no part with a number
-    among its arguments. wrong: operation whose kernel is judged right and is not."""
+def by_naive_kernels(
+    judge: JudgeFn, wrong: str = "", without: tuple[str, ...] = ("matmul", "mul")
+) -> Converse:
+    """Conversations whose only answer is the compiler's kernel. wrong: operation whose kernel is
+    judged right and is not. without: operations of the parts that get no answer."""
 
     async def converse(task: Task, name: str) -> CUDAConversationState:
         state = CUDAConversationState(conversation_id=name, task=task)
-        code = SCALED if task.ops == ("mul",) else operation_by_operation(task)
+        code = None if task.ops == without else naive_of(task)
         answer = AgentAnswer(
             messages=(),
             generation=Generation(text=code or "", counted=7),
@@ -126,10 +113,9 @@ async def test_the_verdict_of_the_whole_is_the_wholes_own(judge: JudgeFn) -> Non
 
 
 async def test_where_an_operation_has_no_kernel_there_is_none_of_the_whole(judge: JudgeFn) -> None:
-    task = problem_task(SOURCE.replace("torch.tanh(out)", "torch.erf(out)"), "attention")
-    state = await solve_in_parts(
-        take_apart(task), by_naive_kernels(judge), judge, lambda _: None, "c"
-    )
+    converse = by_naive_kernels(judge, without=("softmax",))
+    task = problem_task(SOURCE, "attention")
+    state = await solve_in_parts(take_apart(task), converse, judge, lambda _: None, "c")
     assert (state.turns, state.end_reason) == ((), "a part was not solved")
 
 

@@ -25,6 +25,7 @@ from coding_framework.cuda.plan.launch_plan import (
     Upload,
 )
 from coding_framework.cuda.timing.baseline_times import BaselineTimes
+from coding_framework.cuda.timing.naive_kernels import NaiveKernels
 from coding_framework.cuda.timing.results import TimedCase, summed_counters
 from coding_framework.cuda.trial.verdict_draft import VerdictDraft
 from coding_framework.errors import DeviceFullError
@@ -142,6 +143,7 @@ def test_a_time_that_a_verdict_measured_is_taken_over_once(
     measured = iter([0.25, 0.75])
     device = SimpleNamespace(time_ms=lambda timed: next(measured))
     judge.backend, judge.config = "cuda", JudgeConfig()
+    judge._naive_kernels = NaiveKernels(None)
     judge._baselines = BaselineTimes(lambda task: pytest.fail("measured again"), "salt")
     monkeypatch.setattr(judge, "_devices", lambda: device)
 
@@ -182,6 +184,7 @@ def test_a_naive_kernel_is_timed_on_a_gpu_where_it_is_wanted(
     monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
     judge, task = Judge.__new__(Judge), _task("naive code")
     judge.backend, judge.config = "cuda", config
+    judge._naive_kernels = NaiveKernels(None)
     judge._baselines = BaselineTimes(lambda task: 1.0, "salt")
     draft = VerdictDraft(task, Candidate(code="other code"), "cuda", Receipt())
     times = [judge._naive_ms(cast(TimedCase, None), draft)]
