@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import json
 import shlex
@@ -64,17 +63,6 @@ def add_registry_actions(actions: Any, keys: Path) -> None:
         help="move it to this state instead",
     )
     _add_reason(p, "promoted")
-    p = add_command(
-        actions, "rollout", _rollout, "Let programs compare a kernel with the one that they use."
-    )
-    p.add_argument("name", metavar="KERNEL", help="the candidate: its id, or the id's beginning")
-    _add_place(p)
-    p.add_argument("--reason", required=True, help="why: it is kept for good")
-    p.add_argument(
-        "--horizon-units", type=int, default=2000, metavar="N",
-        help="units (a process, a shape and a minute) after which it ends at the latest "
-        "(default: 2000)",
-    )  # fmt: skip
     p = add_command(
         actions, "quarantine", _quarantine, "Forbid a kernel: nobody may use it any more."
     )
@@ -419,42 +407,6 @@ def _promote(args: Namespace) -> int:
                 "goes (verified, canary, active or retired)"
             )
         return _moved(registry, kernel, to, args.reason)
-
-
-def _rollout(args: Namespace) -> int:
-    from coding_framework.deployment.deployment_manager import DeploymentManager
-    from coding_framework.deployment.kernel_rollout import DATABASE
-    from coding_framework.deployment.store import DeploymentStore
-    from coding_framework.registry.kernels import short
-
-    database = args.registry / DATABASE
-    with _open(args) as registry:
-        candidate = registry.find(args.name)
-        others = {k.kernel for k in registry.snapshot() if k.op == candidate.op}
-        active = {
-            k.kernel for k in registry.snapshot() if k.op == candidate.op and k.status == "active"
-        }
-        if candidate.status not in ("verified", "canary") or len(active) != 1:
-            raise UsageError(
-                f"{short(candidate.kernel)} is {candidate.status}, and {len(active)} of the "
-                f"{len(others)} kernels of {one_line(candidate.op, 60)} are active: a rollout "
-                "compares a canary with the one active kernel"
-            )
-        store = DeploymentStore(database)
-        try:
-            row = DeploymentManager(store).roll_out_kernel(
-                candidate.op, active.pop(), candidate.kernel, args.reason, getpass.getuser(),
-                horizon_units=args.horizon_units,
-            )  # fmt: skip
-        finally:
-            store.close()
-        if candidate.status == "verified":
-            registry.move(candidate, "canary", f"rollout {row.id}")
-    print(
-        f"{row.id}: programs with enable(..., rollouts=True) take part from now on; "
-        f"`cuda-rl deploy status --database {database}` tells how it stands"
-    )
-    return EXIT_OK
 
 
 def _quarantine(args: Namespace) -> int:

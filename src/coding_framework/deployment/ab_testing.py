@@ -37,7 +37,6 @@ class TestVariant(Record):
 
     name: Literal["incumbent", "candidate"]
     version: str = Field(min_length=1)
-    """Of a model, or the id of a kernel."""
 
 
 class Metric(Record):
@@ -106,8 +105,7 @@ class ABTestConfig(Config):
     incumbent: TestVariant
     candidate: TestVariant
     unit: Literal["user", "session", "task", "process"] = "session"
-    """What is assigned to a version and counted once. process, of kernels: a process, a shape and a
-    minute."""
+    """What is assigned to a version and counted once. process: of rollouts of before."""
     window_s: float = Field(default=3600.0, gt=0.0)
     """A unit's observation ends so many seconds after its enrolment."""
     split: float = Field(default=0.5, gt=0.0, lt=1.0)

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from coding_framework.deployment.ab_testing import ABTestConfig, TestVariant
-from coding_framework.deployment.kernel_rollout import kernel_rollout
 from coding_framework.deployment.manager import ABTestManager, Evaluation
 from coding_framework.deployment.store import (
     ConflictError,
@@ -135,21 +134,6 @@ class DeploymentManager:
                 reason="", evidence={},
             )  # fmt: skip
         return row
-
-    def roll_out_kernel(
-        self, op: str, incumbent: str, candidate: str, reason: str, actor: str = "operator",
-        **settings: Any,
-    ) -> ExperimentRow:  # fmt: skip
-        """Start the rollout of one verified kernel of a function against another. settings: of
-        `kernel_rollout`. Raises UsageError where another kernel is the function's here."""
-        for kernel in (incumbent, candidate):
-            self.register_version(kernel, VersionSpec(model=kernel), actor=actor)
-        if op not in {row.alias for row in self.store.endpoints()}:
-            self.deploy(op, incumbent, actor)
-        config = kernel_rollout(op, incumbent=incumbent, candidate=candidate, **settings)
-        drafted = self.experiments.create(config, actor)
-        evidence = {"verdicts": "both kernels are verified"}
-        return self.experiments.start(drafted.id, actor=actor, reason=reason, evidence=evidence)
 
     def rollback(
         self, alias: str, reason: str, to: str | None = None, actor: str = "operator"

@@ -8,7 +8,6 @@ where one does not. No host code of a candidate is loaded; `docs/apply.md` says 
 from __future__ import annotations
 
 import atexit
-import hashlib
 import inspect
 import os
 import warnings
@@ -30,7 +29,6 @@ from coding_framework.deployment.apply.launching import (
 from coding_framework.deployment.apply.modules import replace_module, restore_modules
 from coding_framework.deployment.apply.offers import offers_of
 from coding_framework.deployment.apply.operation import KernelOp, switched_off
-from coding_framework.deployment.apply.trials import open_rollouts
 from coding_framework.errors import CodingFrameworkError, UsageError
 
 __all__ = [
@@ -42,9 +40,6 @@ Device = Literal["cuda", "emulator"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 ENVIRONMENT = "CUDA_RL_APPLY"
 _ops: dict[str, KernelOp] = {}
-"""By name; those of another registry than the one that is enabled under names of their own."""
-_sets: dict[Path, KernelSet] = {}
-"""Every registry that is open."""
 _enabled: KernelSet | None = None
 
 
@@ -56,52 +51,51 @@ def enable(
     allow_stale: bool = False,
     strict: bool = False,
     canary_share: float = 0.0,
-    canary_salt: str = "",
     check_rate: float | None = None,
     ask: str | None = None,
     ask_token: str | None = None,
-    rollouts: bool = False,
 ) -> None:
     """Use the kernels of a registry folder as they are now, in every operation.
 
     device: "emulator" runs them on the CPU, for tests. keys: folder of the public keys whose
     receipts count; None: `keys` in the registry. allow_stale: also kernels judged under another
     protocol or driver. strict: raise KernelMismatch where a check fails. canary_share: of the
-    processes, those that use kernels of status `canary`; canary_salt: draws them anew. check_rate:
+    processes, those that use kernels of status `canary`. check_rate:
     share of the calls in which the function runs too and results are compared (None: 1/1,000 for
     canaries, 1/100,000 for active kernels). ask: address of a `cuda-rl serve` with this registry,
     which is asked once to verify the kernels of an operation at each shape for which there is none;
-    they count after `reload`. ask_token: of the scope `verify`. rollouts: take part in the rollouts
-    of `cuda-rl kernel rollout`, which then decide between canaries and active kernels. Raises
-    UsageError where the folder is no registry.
+    they count after `reload`. ask_token: of the scope `verify`. Raises UsageError where the folder
+    is no registry.
     """
     global _enabled
     asker = KernelAsker(ask, ask_token) if ask is not None else None
-    options = Options(allow_stale, strict, canary_share, canary_salt, check_rate, asker, rollouts)
-    _enabled = _open(Path(registry), device, options, keys)
+    options = Options(allow_stale, strict, canary_share, check_rate, asker)
+    folder, trusted = Path(registry).resolve(), Path(keys) if keys is not None else None
+    offers = offers_of(folder, trusted)
+    kernels = KernelSet(folder, _launcher(device), options, keys=trusted)
+    kernels.take(offers)
+    before, _enabled = _enabled, kernels
     for made in _ops.values():
-        if "__of_" not in made.name:
-            made.kernels = _enabled
-            made.forget_routes()
+        made.kernels = kernels
+        made.forget_routes()
+    if before is not None:
+        before.launcher.close()
 
 
 def disable() -> None:
     """Every operation runs its own function, until `enable`."""
     global _enabled
-    _enabled = None
+    before, _enabled = _enabled, None
     for made in _ops.values():
         made.forget()
-    for kernels in _sets.values():
-        kernels.close()
-    _sets.clear()
+    if before is not None:
+        before.launcher.close()
 
 
 def reload() -> None:
-    """Take the open registries as they are now: promoted, retired and new kernels count."""
-    for folder, kernels in _sets.items():
-        kernels.take(offers_of(folder, kernels.keys))
-        if kernels.rollouts is None and kernels.options.rollouts:
-            kernels.rollouts = open_rollouts(folder)
+    """Take the registry as it is now: promoted, retired and new kernels count."""
+    if _enabled is not None:
+        _enabled.take(offers_of(_enabled.folder, _enabled.keys))
 
 
 @contextmanager
@@ -159,7 +153,6 @@ def replace(
     modules: Mapping[str, str],
     *,
     names: Mapping[str, str] = {},
-    registry: str | Path | None = None,
 ) -> None:
     """Modules by name become operations by name, e.g. {"mlp.act": "bias_gelu"}; undone by
     `restore`. An operation's parameters are the module's inputs, then the module's attributes of
@@ -167,7 +160,7 @@ def replace(
     the operation with the module: where they differ the module stays as it was.
 
     names: attributes by the parameters that are not called like them, e.g. {"gamma": "ln.weight"}.
-    registry: of this model's kernels; None: the enabled one. Raises UsageError.
+    Raises UsageError.
     """
     for name in modules.values():
         if name not in _ops:
@@ -183,31 +176,12 @@ def replace(
     done = []
     try:
         for path, name in modules.items():
-            op = _ops[name] if registry is None else _of(name, registry)
-            replace_module(model, path, op, names)
+            replace_module(model, path, _ops[name], names)
             done.append(path)
     except UsageError:
         for path in done:
             restore_modules(model.get_submodule(path))
         raise
-
-
-def _of(name: str, registry: str | Path) -> KernelOp:
-    """The operation with the kernels of another registry, used as the enabled one is."""
-    if _enabled is None:
-        raise UsageError("no registry is enabled: call kernels.enable first")
-    folder = Path(registry).resolve()
-    if folder == _enabled.folder:
-        return _ops[name]
-    kernels = _sets.get(folder)
-    if kernels is None:
-        device: Device = "emulator" if _enabled.launcher.device_type == "cpu" else "cuda"
-        kernels = _open(folder, device, _enabled.options, None)
-    own = f"{name}__of_{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
-    if own not in _ops:
-        _ops[own] = KernelOp(own, _ops[name].function, _ops[name].task)
-    _ops[own].kernels = kernels
-    return _ops[own]
 
 
 def restore(model: nn.Module) -> None:
@@ -221,27 +195,6 @@ def stats() -> dict[str, dict[str, Any]]:
     it was asked for), and `ns_per_call`: host time of a hit in nanoseconds, over one call in
     128."""
     return {name: made.statistics() for name, made in sorted(_ops.items())}
-
-
-# --- registries -----------------------------------------------------------------------------------
-
-
-def _open(folder: Path, device: Device, options: Options, keys: str | Path | None) -> KernelSet:
-    folder = folder.resolve()
-    known = Path(keys) if keys is not None else None
-    offers = offers_of(folder, known)
-    before = _sets.get(folder)
-    kernels = KernelSet(folder, _launcher(device), options, keys=known)
-    kernels.take(offers)
-    kernels.rollouts = open_rollouts(folder) if options.rollouts else None
-    _sets[folder] = kernels
-    if before is not None:
-        for made in _ops.values():
-            if made.kernels is before:
-                made.kernels = kernels
-                made.forget_routes()
-        before.close()
-    return kernels
 
 
 def _launcher(device: Device) -> Launcher:
@@ -270,26 +223,20 @@ def _in_child() -> None:
     """After a fork: CUDA, and the emulator's process, are the parent's."""
     global _enabled
     _enabled = None
-    _sets.clear()
     for made in _ops.values():
         made.forget("fork")
 
 
 def _at_exit() -> None:
     """A fault that shows when the program ends is noted for the next one."""
-    for made in _ops.values():
-        made.end_trials()
-    for kernels in _sets.values():
-        if kernels.rollouts is not None:
-            kernels.rollouts.close()
-        if not kernels.launched:
-            continue
-        try:
-            kernels.launcher.wait(-1)
-        except LaunchError as e:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                kernels.quarantine(sorted(kernels.launched), str(e))
+    if _enabled is None or not _enabled.launched:
+        return
+    try:
+        _enabled.launcher.wait(-1)
+    except LaunchError as e:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _enabled.quarantine(sorted(_enabled.launched), str(e))
 
 
 def _enable_by_environment() -> None:

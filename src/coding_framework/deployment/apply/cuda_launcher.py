@@ -114,22 +114,6 @@ class CudaLauncher:
                     raise LoadError(f"the driver cannot load it: {e}") from e
         raise LoadError(f"{refused}. {compiled_here(name, template.kernel)}")
 
-    def timed(
-        self, call: PreparedCall, tensors: Sequence[torch.Tensor], addresses: Sequence[int]
-    ) -> tuple[tuple[torch.Tensor, ...], Callable[[], float]]:
-        stream = torch.cuda.current_stream(tensors[0].device)
-        new_event: Callable[..., Any] = torch.cuda.Event
-        start, end = new_event(enable_timing=True), new_event(enable_timing=True)
-        start.record(stream)
-        outputs = call(tensors, addresses)
-        end.record(stream)
-
-        def milliseconds() -> float:
-            end.synchronize()
-            return float(start.elapsed_time(end))
-
-        return outputs, milliseconds
-
     def refuses_capture(self, template: LaunchTemplate) -> bool:
         """A replay would read uploaded bytes from where the host had them, and variables of the
         module are shared with calls outside of the graph."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -63,14 +62,6 @@ class EmulatorLauncher:
         made = _OnEmulator(template, checked_code(text, read), self._settings)
         self._loaded.append(made)
         return made
-
-    def timed(
-        self, call: PreparedCall, tensors: Sequence[torch.Tensor], addresses: Sequence[int]
-    ) -> tuple[tuple[torch.Tensor, ...], Callable[[], float]]:
-        started = time.perf_counter()
-        outputs = call(tensors, addresses)
-        ms = 1e3 * (time.perf_counter() - started)
-        return outputs, lambda: ms
 
     def refuses_capture(self, template: LaunchTemplate) -> bool:
         return False

@@ -24,7 +24,6 @@ from coding_framework.deployment.apply.launching import (
     PreparedCall,
     ReadCode,
 )
-from coding_framework.deployment.apply.trials import KernelRollouts
 from coding_framework.registry.quarantine import add_to_quarantine, quarantined
 from coding_framework.registry.templates import LaunchTemplate
 
@@ -92,14 +91,11 @@ class Options:
     """Raise KernelMismatch where a check fails, instead of returning the function's result."""
     canary_share: float = 0.0
     """Of the processes: those use kernels of status `canary` too."""
-    canary_salt: str = ""
     check_rate: float | None = None
     """Of the calls: the function runs too and results are compared. None: 1/1,000 for canaries,
     1/100,000 for active kernels. The first call of each template is always checked."""
     asker: KernelAsker | None = None
     """Asks a server to verify kernels at the shapes of misses; None: nobody is asked."""
-    rollouts: bool = False
-    """Take part in the rollouts of the registry's kernels."""
 
 
 @dataclass
@@ -120,8 +116,6 @@ class KernelSet:
     """Changes whenever another template may be chosen."""
     launched: set[str] = field(default_factory=set)
     """Kernels that ran since the device was last known to be well."""
-    rollouts: KernelRollouts | None = None
-    """Of this registry's kernels; None: statuses alone decide."""
     told: set[int] = field(default_factory=set)
     """Devices of which it was said that the kernels were judged elsewhere."""
 
@@ -133,7 +127,7 @@ class KernelSet:
             self.offers.setdefault(offer.template.op, []).append(offer)
             judged[offer.kernel] = max(offer.judged_at, judged.get(offer.kernel, ""))
         self.out = quarantined(self.folder, judged)
-        self.in_canary = canary_number(self.options.canary_salt) < self.options.canary_share
+        self.in_canary = canary_number() < self.options.canary_share
         self.generation += 1
 
     def choose(self, op: str, call: CallShape, has_scalars: bool) -> Offer | Reason:
@@ -155,22 +149,10 @@ class KernelSet:
             return "scalars"  # which of them the function has inside cannot be told
         return min(fits, key=lambda o: (o.status != "canary", o.kernel_ms, o.kernel))
 
-    def choose_kernel(
-        self, op: str, call: CallShape, has_scalars: bool, kernel: str
-    ) -> Offer | None:
-        """That kernel where it holds for the call and is in use, as a canary in every process."""
-        of_kernel = [offer for offer in self.offers.get(op, ()) if offer.kernel == kernel]
-        fits = (o for o in of_kernel if self._refuses(o, call, has_scalars, canary=True) is None)
-        return next(fits, None)
-
-    def _refuses(
-        self, offer: Offer, call: CallShape, has_scalars: bool, *, canary: bool = False
-    ) -> str | None:
-        """canary: whether canaries are used here."""
-        canary = canary or self.in_canary
+    def _refuses(self, offer: Offer, call: CallShape, has_scalars: bool) -> str | None:
         if offer.kernel in self.out:
             return "quarantined"
-        if offer.status != "active" and not (offer.status == "canary" and canary):
+        if offer.status != "active" and not (offer.status == "canary" and self.in_canary):
             return "status"
         if offer.stale and not self.options.allow_stale:
             return "stale"
@@ -226,13 +208,6 @@ class KernelSet:
             self.leave_out(kernel, reason)
         return paths
 
-    def close(self) -> None:
-        """End what belongs to it; rollouts write what is waiting."""
-        if self.rollouts is not None:
-            self.rollouts.close()
-            self.rollouts = None
-        self.launcher.close()
-
     def calls_to_next_check(self, offer: Offer) -> int:
         """Drawn, so that no pattern of calls escapes: their mean is 1 / rate."""
         rate = self.options.check_rate
@@ -273,9 +248,9 @@ def scalar_key(value: object) -> str:
     return repr(tuple(value)) if isinstance(value, list) else repr(value)
 
 
-def canary_number(salt: str) -> float:
+def canary_number() -> float:
     """Of this process in [0, 1), the same whenever it asks."""
     start = psutil.Process().create_time()
-    text = f"{salt}\0{socket.gethostname()}\0{os.getpid()}\0{start}"
+    text = f"{socket.gethostname()}\0{os.getpid()}\0{start}"
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64

@@ -64,13 +64,6 @@ class Launcher(Protocol):
         """Load the code. Raises LoadError."""
         ...
 
-    def timed(
-        self, call: PreparedCall, tensors: Sequence[torch.Tensor], addresses: Sequence[int]
-    ) -> tuple[tuple[torch.Tensor, ...], Callable[[], float]]:
-        """A call's outputs, and its milliseconds once they are asked for: that waits for it, and
-        raises RuntimeError where the device failed. Not while a graph is captured."""
-        ...
-
     def refuses_capture(self, template: LaunchTemplate) -> bool:
         """Whether the template cannot be part of a captured graph."""
         ...

@@ -45,7 +45,6 @@ from coding_framework.deployment.apply.parameters import (
     schema_of,
     typed_signature,
 )
-from coding_framework.deployment.apply.trials import KernelRollouts, Milliseconds, Trial
 
 Function = Callable[..., Any]
 NAMESPACE = "cuda_rl"
@@ -76,8 +75,6 @@ class _Route:
     """A check has passed."""
     autocast: dict[torch.dtype, bool] = field(default_factory=dict)
     """Whether the function's outputs keep their dtypes under autocast to a dtype."""
-    trial: Trial[_Route] | None = None
-    """Says which kernel's turn it is, where kernels are rolled out."""
     on_cuda: bool = False
     quick: bool = False
     """A call of its key is a hit by the guards of the generated function alone."""
@@ -116,7 +113,6 @@ class KernelOp:
         self._addresses = over_tensors(names, self.tensor_names, "{}.data_ptr()", ", ", "")
         self._routes: dict[Any, _Route] = {}
         self._grad_route = _Route("grad")
-        self._trials: dict[Any, Trial[_Route]] = {}
         self.generation = -1
         self._define()
         self.torch_op = getattr(getattr(torch.ops, NAMESPACE), name).default
@@ -223,8 +219,6 @@ class KernelOp:
             return self._miss("deterministic", args)
         if not self.same_under_autocast(route, kernels):
             return self._under_autocast(route, kernels, args)
-        if route.trial is not None and not kernels.launcher.capturing():
-            return self._tried(route, route.trial, kernels, args)
         return self._launch(route, kernels, args)
 
     def _reason_or_key(self, args: tuple[Any, ...]) -> tuple[Reason | None, Any]:
@@ -292,60 +286,12 @@ class KernelOp:
                 return _Route(chosen, call.shape_key if missing else "")
             route = _usable_route(kernels, chosen, tensors[0].device)
             if route is not None:
-                if kernels.rollouts is not None:
-                    route.trial = self._trial(kernels, kernels.rollouts, route, call, tensors[0])
                 # a trace of torch.jit does not show in the keys of tensors without extents
-                route.quick = route.trial is None and any(t.ndim for t in tensors)
+                route.quick = any(t.ndim for t in tensors)
                 return route
         return _Route("load")
 
-    def _trial(
-        self, kernels: KernelSet, rollouts: KernelRollouts, default: _Route, call: CallShape,
-        tensor: torch.Tensor,
-    ) -> Trial[_Route]:  # fmt: skip
-        """Of calls of this shape, on this device."""
-
-        def route_of(kernel: str) -> _Route | None:
-            """Guards are those of `default`, so that another kernel may ask for no more."""
-            assert default.offer is not None
-            if kernel == default.offer.kernel:
-                return default
-            offer = kernels.choose_kernel(self.task, call, self._has_scalars, kernel)
-            route = None if offer is None else _usable_route(kernels, offer, tensor.device)
-            if offer is None or route is None:
-                return None
-            steady = offer.template.deterministic or not default.offer.template.deterministic
-            if not steady or any(map(operator.gt, route.alignments, default.alignments)):
-                return None
-            return route
-
-        key = (call, tensor.device)
-        if key not in self._trials:
-            self._trials[key] = Trial(
-                rollouts, self.task, call.shape_key, route_of, kernels.out.__contains__
-            )
-        return self._trials[key]
-
-    def _tried(
-        self, default: _Route, trial: Trial[_Route], kernels: KernelSet, args: tuple[Any, ...]
-    ) -> Any:
-        """A call whose kernel a rollout chooses."""
-        route, times = trial.turn(default)
-        before = self.misses["mismatch"]
-        try:
-            result = self._launch(route, kernels, args, times)
-        except KernelFault:
-            trial.fault()
-            raise
-        if self.misses["mismatch"] > before:
-            trial.mismatch()
-        return result
-
-    def _launch(
-        self, route: _Route, kernels: KernelSet, args: tuple[Any, ...],
-        times: list[Milliseconds] | None = None,
-    ) -> Any:  # fmt: skip
-        """times: where the time of the call goes; None: it is not timed."""
+    def _launch(self, route: _Route, kernels: KernelSet, args: tuple[Any, ...]) -> Any:
         assert route.offer is not None
         assert route.call is not None
         tensors, addresses = self._tensors(*args), self._addresses(*args)
@@ -360,11 +306,7 @@ class KernelOp:
             return self._miss("capture", args)
         kernels.launched.add(route.offer.kernel)
         try:
-            if times is None:
-                outputs = route.call(tensors, addresses)
-            else:
-                outputs, milliseconds = kernels.launcher.timed(route.call, tensors, addresses)
-                times.append(milliseconds)
+            outputs = route.call(tensors, addresses)
         except LaunchError as e:
             raise self.fault(kernels, e, route.offer.kernel) from e
         self.hits += 1
@@ -481,13 +423,10 @@ class KernelOp:
     def forget(self, reason: Reason = "disabled") -> None:
         """No kernels from here on."""
         self.kernels, self.away = None, reason
-        if reason == "fork":
-            self._trials.clear()  # their outcomes are the parent's
         self.forget_routes()
 
     def forget_routes(self) -> None:
         """Choose anew for every call."""
-        self.end_trials()
         self._clear_routes()
         self.generation = -1
 
@@ -505,12 +444,6 @@ class KernelOp:
                     self.wanted[route.shape_key] += count
         if len(self.wanted) > _MOST_ROUTES:
             self.wanted = Counter(dict(self.wanted.most_common(_MOST_WANTED)))
-
-    def end_trials(self) -> None:
-        """Write what came of the units so far."""
-        for trial in self._trials.values():
-            trial.end()
-        self._trials.clear()
 
     def take_function(self, function: Function) -> None:
         """The same function, defined again: what was found of the former one counts no more."""

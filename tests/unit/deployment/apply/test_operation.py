@@ -341,11 +341,15 @@ def test_statuses_staleness_and_canaries_decide_who_may_use_a_kernel(tmp_path: P
     assert reason(stale=True, options={"allow_stale": True}) == {"hits": 1}
 
 
-def test_canaries_are_drawn_by_process_and_salt() -> None:
+def test_canaries_are_drawn_by_process(monkeypatch: pytest.MonkeyPatch) -> None:
     from coding_framework.deployment.apply.kernel_set import canary_number
 
-    drawn = [canary_number(str(salt)) for salt in range(400)]
-    assert canary_number("7") == drawn[7]
+    def number(host: int) -> float:
+        monkeypatch.setattr("socket.gethostname", lambda: str(host))
+        return canary_number()
+
+    drawn = [number(host) for host in range(400)]
+    assert number(7) == drawn[7]
     assert 0.4 < sum(drawn) / len(drawn) < 0.6
     assert 40 < sum(number < 0.2 for number in drawn) < 120
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 from coding_framework.deployment import apply as kernels
 from coding_framework.errors import UsageError
@@ -143,37 +142,6 @@ def test_a_registry_that_cannot_be_written_is_used(tmp_path: Path, name: str) ->
     enable(registry)
     fused(x, b)
     assert counts(name) == {"hits": 1}
-
-
-def test_two_models_use_different_registries(tmp_path: Path, name: str) -> None:
-    class BiasGelu(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.b = nn.Parameter(inputs()[1], requires_grad=False)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return bias_gelu(x, self.b)
-
-    define(name)
-    x = inputs()[0]
-    one, key = registry_in(tmp_path / "one")
-    other, other_key = registry_in(tmp_path / "other")
-    add_to_registry(one, key, name)
-    add_to_registry(other, other_key, name, status="verified")
-    enable(one)
-    models = [nn.Sequential(BiasGelu()) for _ in range(2)]
-    kernels.replace(models[0], {"0": name})
-    kernels.replace(models[1], {"0": name}, registry=other.folder)
-    for model in models:
-        assert torch.allclose(model(x), bias_gelu(x, model[0].b), atol=1e-6)
-    assert counts(name) == {"hits": 1}
-    (own,) = (n for n in kernels.stats() if n.startswith(f"{name}__of_"))
-    assert counts(own) == {"hits": 0, "status": 1}
-    other.move(other.find(name), "active", "tried")
-    for registry in (other, one):
-        enable(registry)
-        models[1](x)
-    assert counts(own) == {"hits": 2, "status": 1}
 
 
 def test_the_environment_enables_and_a_wrong_folder_is_only_a_warning(tmp_path: Path) -> None:
