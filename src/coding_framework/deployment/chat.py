@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -26,7 +26,6 @@ from coding_framework.deployment.limits import Limits
 from coding_framework.deployment.serve_config import MAX_BUDGET_S, MAX_CANDIDATES, MAX_TURNS
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
-from coding_framework.registry.wanted import MOST_SHAPES
 from coding_framework.task_shapes import SHAPE_SETS, UNSEEN_SHAPE_SETS, count_shape_sets
 from coding_framework.types import CALLERS, Split, Task
 
@@ -104,17 +103,6 @@ class VerifyRequest(BaseModel):
 
     task: str | dict[str, Any]
     code: str = Field(max_length=1 << 20)
-
-
-class WantedRequest(BaseModel):
-    """Shapes at which programs want a function's kernel."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    op: str = Field(min_length=1, max_length=200)
-    shapes: tuple[Annotated[str, Field(max_length=1000)], ...] = Field(
-        min_length=1, max_length=MOST_SHAPES
-    )
 
 
 class Feedback(BaseModel):

@@ -15,7 +15,7 @@ import gc
 import hashlib
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,7 +39,6 @@ from coding_framework.deployment.chat import (
     TaskOfRequest,
     TaskReader,
     VerifyRequest,
-    WantedRequest,
     chat_request,
     named_or_brought,
     registered_task,
@@ -57,7 +56,6 @@ from coding_framework.deployment.http import (
     read_object,
     while_connected,
 )
-from coding_framework.deployment.kernel_routes import KernelRoutes
 from coding_framework.deployment.live_traffic import Traffic
 from coding_framework.deployment.metrics import ServerMetrics
 from coding_framework.deployment.outcomes import Outcome, Status
@@ -267,9 +265,6 @@ class ModelServer:
         app.post("/v1/kernels/verify")(self._verify)
         for path in ("/v1/completions", "/v1/embeddings"):
             app.post(path)(self._not_offered)
-        if self._keeper is not None:
-            KernelRoutes(self._keeper.view, self.gate).add_to(app)
-            app.post("/v1/kernels/wanted")(self._wanted)
         if self._manager is not None:
             app.post("/v1/feedback")(self._feedback)
         return app
@@ -619,30 +614,6 @@ class ModelServer:
             verdict = await while_connected(request, judging)
         receipt = self._receipt(found, verdict).model_dump(mode="json") if verdict.correct else None
         return as_json({"verdict": verdict.model_dump(mode="json"), "receipt": receipt})
-
-    async def _wanted(self, request: Request) -> Response:
-        """Judge the kernel that programs use for a function at shapes that they miss."""
-        caller = self.gate.caller(request, "verify")
-        with self.gate.running(caller):
-            body = await read_object(request, self.gate.limits)
-            asked = parsed(WantedRequest, body)
-            self._require_judge(self.judge, caller, 1)
-            widened = self._widened(caller, asked.op, asked.shapes)
-            return as_json(await while_connected(request, widened))
-
-    async def _widened(self, caller: Caller, op: str, shapes: Sequence[str]) -> dict[str, Any]:
-        first, keeper = self._judged_first, self._keeper
-        assert first is not None
-        assert keeper is not None
-        here = (first.receipt.protocol, judged_on(first), first.receipt.driver)
-        kept = await asyncio.to_thread(keeper.view.in_use, op, *here)
-        if kept is None:
-            why = f"no kernel for {one_line(op, 60)!r} is in use that was judged on {here[1]}"
-            return {"op": op, "refused": dict.fromkeys(shapes, why)}
-        on_gpu = self._judges_on == "cuda"
-        judge = self.judge.of(caller.id)
-        refused = await keeper.widen(kept, shapes, judge, on_gpu=on_gpu)
-        return {"op": op, "kernel": kept.kernel.kernel, "refused": refused}
 
     async def _feedback(self, request: Request) -> Response:
         """What a caller says of its answer."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,25 +64,19 @@ class RegistryView:
         """The fastest kernel that was verified for a task, by its id, on this device by the judge
         of now; None where there is none. Raises as `open`."""
         of_task = [k for k in self.kernels() if k.task == task and k.status in _USED]
-        found = self._usable(of_task, protocol, device, driver)
+        out = quarantined(
+            self.folder, {k.kernel: max(r.made_at for r in k.receipts) for k in of_task}
+        )
+        found = (
+            KeptAnswer(kernel, receipt)
+            for kernel in of_task
+            if kernel.kernel not in out
+            for receipt in kernel.receipts
+            if receipt.device == device
+            and receipt.reference == "registered"
+            and stale_reason(receipt, protocol, {device: driver}) is None
+        )
         return min(found, key=_milliseconds, default=None)
-
-    def in_use(self, op: str, protocol: str, device: str, driver: str) -> KeptAnswer | None:
-        """The fastest kernel that programs use for a function. As `answer`."""
-        of_op = [k for k in self.kernels() if k.op == op and k.status in ("active", "canary")]
-        found = self._usable(of_op, protocol, device, driver)
-        return min(found, key=lambda a: (a.kernel.status, _milliseconds(a)), default=None)
-
-    def _usable(
-        self, kernels: Sequence[RegisteredKernel], protocol: str, device: str, driver: str
-    ) -> Iterator[KeptAnswer]:
-        newest = {k.kernel: max(r.made_at for r in k.receipts) for k in kernels}
-        out = quarantined(self.folder, newest)
-        for kernel in kernels:
-            for receipt in kernel.receipts if kernel.kernel not in out else ():
-                here = receipt.device == device and receipt.reference == "registered"
-                if here and stale_reason(receipt, protocol, {device: driver}) is None:
-                    yield KeptAnswer(kernel, receipt)
 
 
 def _milliseconds(answer: KeptAnswer) -> float:

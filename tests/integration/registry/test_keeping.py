@@ -8,12 +8,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-import torch
 
 from coding_framework.data.registry import find_task
-from coding_framework.deployment import apply as kernels
-from coding_framework.deployment.apply.asking import KernelAsker
-from coding_framework.errors import UsageError
 from coding_framework.registry.keeping import KernelKeeper
 from coding_framework.registry.kernels import KernelRegistry
 from coding_framework.registry.quarantine import add_to_quarantine
@@ -138,70 +134,3 @@ def test_a_server_answers_from_its_registry_before_it_asks_the_model(tmp_path: P
         assert "from" not in _ask(url, min_speedup=1000).json()["choices"][0]["cuda_rl"]
         add_to_quarantine(tmp_path / "registry", kernel.kernel, "a test")
         assert "from" not in _ask(url).json()["choices"][0]["cuda_rl"]
-
-
-def test_everybody_who_may_ask_sees_the_servers_kernels(tmp_path: Path) -> None:
-    upstream = Upstream(lambda body: answer(RELU))
-    with model_server(tmp_path, upstream, templates=AllShapes()) as (url, _):
-        _ready(url)
-        assert httpx.get(f"{url}/v1/kernels").json()["data"] == []
-        _ask(url)
-        kernel = _kept(tmp_path / "registry").kernel
-        (row,) = httpx.get(f"{url}/v1/kernels", params={"op": "relu"}).json()["data"]
-        assert (row["kernel"], row["op"], row["status"]) == (kernel, "relu", "verified")
-        assert len(row["templates"]) == 3
-        assert httpx.get(f"{url}/v1/kernels", params={"op": "gelu"}).json()["data"] == []
-        assert httpx.get(f"{url}/v1/kernels", params={"after": kernel}).json()["data"] == []
-        one = httpx.get(f"{url}/v1/kernels/{kernel}").json()
-        assert (one["kernel"], one["history"]) == (kernel, [])
-        assert httpx.get(f"{url}/v1/kernels/{kernel}/source").text == RELU
-        receipt = httpx.get(f"{url}/v1/kernels/{kernel}/receipt").json()
-        assert check_receipt(receipt, tmp_path / "keys").kernel == kernel
-        missing = httpx.get(f"{url}/v1/kernels/sha256:{64 * 'f'}")
-        assert (missing.status_code, missing.json()["error"]["type"]) == (404, "no_such_kernel")
-
-
-def test_a_program_asks_the_server_for_the_shapes_that_it_misses(tmp_path: Path) -> None:
-    folder, upstream = tmp_path / "registry", Upstream(lambda body: answer(RELU))
-
-    def fused(x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(x)
-
-    asks = kernels.op("asks_the_server", task="relu")(fused)
-    with model_server(tmp_path, upstream, templates=AllShapes()) as (url, _):
-        _ready(url)
-        _ask(url)
-        kernel = _kept(folder)
-        with KernelRegistry(folder) as registry:
-            registry.move(kernel, "active", "a test")
-        try:
-            kernels.enable(folder, device="emulator", allow_stale=True, ask=url)
-            for shape in ((7, 9), (0, 4)):
-                asks(torch.zeros(shape))
-            said: dict[str, str] = {}
-            while len(said) < 2 or "asked" in said.values():
-                said = kernels.stats()["asks_the_server"]["asked"]
-                time.sleep(0.05)
-        finally:
-            kernels.disable()
-            kernels._ops.pop("asks_the_server")
-    assert said["float32[7,9]"] == "added"
-    assert "without elements" in said["float32[0,4]"]
-    with KernelRegistry(folder, read_only=True) as registry:
-        statuses = {k.task: k.status for k in registry.snapshot()}
-        shapes = {t.shape_key for k in registry.snapshot() for t in k.templates}
-        for task in statuses:
-            name = f"{kernel.kernel[7:19]}/{task[7:19]}"
-            assert registry.find(name).task == task
-    assert sorted(statuses.values()) == ["active", "active"]
-    assert "float32[7,9]" in shapes
-
-
-def test_a_server_that_is_not_there_fails_no_call(tmp_path: Path) -> None:
-    asker = KernelAsker("http://127.0.0.1:9", pause=lambda seconds: None)
-    asker.want("relu", "float32[4]")
-    while (said := asker.said["relu", "float32[4]"]) == "asked":
-        time.sleep(0.01)
-    assert "did not answer" in said
-    with pytest.raises(UsageError, match="no address"):
-        KernelAsker("file:///etc/passwd")

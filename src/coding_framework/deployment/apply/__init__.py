@@ -18,7 +18,6 @@ from typing import Any, Literal, TypeVar, get_args
 
 from torch import nn
 
-from coding_framework.deployment.apply.asking import KernelAsker
 from coding_framework.deployment.apply.kernel_set import KernelSet, Options
 from coding_framework.deployment.apply.launching import (
     KernelFault,
@@ -52,8 +51,6 @@ def enable(
     strict: bool = False,
     canary_share: float = 0.0,
     check_rate: float | None = None,
-    ask: str | None = None,
-    ask_token: str | None = None,
 ) -> None:
     """Use the kernels of a registry folder as they are now, in every operation.
 
@@ -62,14 +59,10 @@ def enable(
     protocol or driver. strict: raise KernelMismatch where a check fails. canary_share: of the
     processes, those that use kernels of status `canary`. check_rate:
     share of the calls in which the function runs too and results are compared (None: 1/1,000 for
-    canaries, 1/100,000 for active kernels). ask: address of a `cuda-rl serve` with this registry,
-    which is asked once to verify the kernels of an operation at each shape for which there is none;
-    they count after `reload`. ask_token: of the scope `verify`. Raises UsageError where the folder
-    is no registry.
+    canaries, 1/100,000 for active kernels). Raises UsageError where the folder is no registry.
     """
     global _enabled
-    asker = KernelAsker(ask, ask_token) if ask is not None else None
-    options = Options(allow_stale, strict, canary_share, check_rate, asker)
+    options = Options(allow_stale, strict, canary_share, check_rate)
     folder, trusted = Path(registry).resolve(), Path(keys) if keys is not None else None
     offers = offers_of(folder, trusted)
     kernels = KernelSet(folder, _launcher(device), options, keys=trusted)
@@ -191,9 +184,8 @@ def restore(model: nn.Module) -> None:
 
 def stats() -> dict[str, dict[str, Any]]:
     """By operation: calls, hits, misses by reason, checks, `wanted` (the shapes of most misses for
-    want of a kernel, which a task file can ask for), `asked` (what the server said of shapes that
-    it was asked for), and `ns_per_call`: host time of a hit in nanoseconds, over one call in
-    128."""
+    want of a kernel, which a task file can ask for), and `ns_per_call`: host time of a hit in
+    nanoseconds, over one call in 128."""
     return {name: made.statistics() for name, made in sorted(_ops.items())}
 
 

@@ -17,7 +17,6 @@ import psutil
 import torch
 
 from coding_framework.cuda.expected.inputs import DTYPE_NAMES
-from coding_framework.deployment.apply.asking import KernelAsker
 from coding_framework.deployment.apply.launching import (
     Launcher,
     LoadError,
@@ -94,8 +93,6 @@ class Options:
     check_rate: float | None = None
     """Of the calls: the function runs too and results are compared. None: 1/1,000 for canaries,
     1/100,000 for active kernels. The first call of each template is always checked."""
-    asker: KernelAsker | None = None
-    """Asks a server to verify kernels at the shapes of misses; None: nobody is asked."""
 
 
 @dataclass

@@ -281,8 +281,6 @@ class KernelOp:
             chosen = kernels.choose(self.task, call, self._has_scalars)
             if isinstance(chosen, str):
                 missing = chosen in ("no kernel", "dtype", "shape")
-                if missing and kernels.options.asker is not None:
-                    kernels.options.asker.want(self.task, call.shape_key)
                 return _Route(chosen, call.shape_key if missing else "")
             route = _usable_route(kernels, chosen, tensors[0].device)
             if route is not None:
@@ -408,15 +406,12 @@ class KernelOp:
         """Counts since the start of the process."""
         self._add_misses()
         timed = self._timed_calls
-        asker = self.kernels.options.asker if self.kernels is not None else None
-        said = {} if asker is None else dict(asker.said)
         return {
             "calls": self.calls,
             "hits": self.hits,
             "misses": dict(self.misses),
             "checks": self.checks,
             "wanted": dict(self.wanted.most_common(_MOST_WANTED)),
-            "asked": {key: words for (op, key), words in said.items() if op == self.task},
             "ns_per_call": round(self._timed_ns / timed) if timed else None,
         }
 
