@@ -379,11 +379,6 @@ def test_a_kernel_of_the_caller_is_judged(tmp_path: Path) -> None:
     assert (wrong["verdict"]["status"], wrong["receipt"]) == ("timeout", None)
 
 
-def test_other_routes_of_openai_are_404_with_a_sentence(plain: str) -> None:
-    missing = httpx.post(f"{plain}/v1/embeddings", json={})
-    assert (missing.status_code, missing.json()["error"]["type"]) == (404, "not_offered")
-
-
 class Enrolled(Traffic):
     """Everybody takes part, as candidate; what is written is kept."""
 

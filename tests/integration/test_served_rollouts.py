@@ -17,7 +17,6 @@ import yaml
 
 from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.http import Gate
-from coding_framework.deployment.serve_config import ModelVersion
 from coding_framework.deployment.server import ModelServer
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.deployment.traffic import open_traffic
@@ -230,7 +229,7 @@ def test_a_candidate_that_fails_in_the_shadow_has_served_nobody(tmp_path: Path) 
 
 def test_other_weights_of_a_running_version_pause_its_rollout(running: Deployed) -> None:
     experiment = running.start()
-    backend = running.server.backends.of(ModelVersion(model="m"))
+    backend = running.server.backends.of(VersionSpec(model="m"))
     store = running.manager.store
     until(lambda: any(e.kind == "note" for e in store.events(experiment)))
     running.upstream.weights["m2"] = "another digest"

@@ -18,6 +18,7 @@ import sys
 import time
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,6 @@ from coding_framework.errors import UsageError
 
 if TYPE_CHECKING:
     from coding_framework.deployment.deployment_manager import DeploymentManager, Status
-    from coding_framework.deployment.store import ExperimentRow
 
 DATABASE = Path("deployment/deployment.sqlite")
 _SETTINGS = (
@@ -86,14 +86,14 @@ def _add_rollouts(actions: Any) -> None:
     )
     add_flags(p, ABTestConfig, _SETTINGS)
     add_switch(p, "--without-evaluation", "start it though nothing is known of the candidate")
-    for name, work, text in (
-        ("pause", _pause, "Let the incumbent serve everybody for now."),
-        ("resume", _resume, "Go on with a paused rollout."),
-        ("stop", _stop, "End a rollout without a verdict; the incumbent stays."),
-        ("promote", _promote, "Make the candidate the incumbent before the rollout has decided."),
-        ("rollback", _rollback, "End the rollout, or put the previous version back."),
+    for name, text in (
+        ("pause", "Let the incumbent serve everybody for now."),
+        ("resume", "Go on with a paused rollout."),
+        ("stop", "End a rollout without a verdict; the incumbent stays."),
+        ("promote", "Make the candidate the incumbent before the rollout has decided."),
+        ("rollback", "End the rollout, or put the previous version back."),
     ):
-        p = _action(actions, name, work, text)
+        p = _action(actions, name, _rollback if name == "rollback" else partial(_move, name), text)
         p.add_argument("alias", metavar="ALIAS", help="of the rollout")
         _add_reason(p)
         if name == "promote":
@@ -220,44 +220,21 @@ def _settings_of(path: Path) -> dict[str, Any]:
     return found
 
 
-def _pause(args: Namespace) -> int:
-    manager, row = _active(args)
-    return _moved(args, manager.experiments.pause(row.id, args.reason, _actor()))
-
-
-def _resume(args: Namespace) -> int:
-    manager, row = _active(args)
-    return _moved(args, manager.experiments.resume(row.id, args.reason, _actor()))
-
-
-def _stop(args: Namespace) -> int:
-    manager, row = _active(args)
-    return _moved(args, manager.experiments.stop(row.id, args.reason, _actor()))
-
-
-def _promote(args: Namespace) -> int:
-    manager, row = _active(args)
-    moved = manager.experiments.promote(row.id, args.reason, _actor(), force=args.force)
-    return _moved(args, moved)
-
-
-def _rollback(args: Namespace) -> int:
-    endpoint = _manager(args).rollback(args.alias, args.reason, args.to, _actor())
-    print(f"{endpoint.alias} stands for {endpoint.incumbent} (generation {endpoint.generation})")
-    return EXIT_OK
-
-
-def _active(args: Namespace) -> tuple[DeploymentManager, ExperimentRow]:
+def _move(action: str, args: Namespace) -> int:
     manager = _manager(args)
     manager.store.endpoint(args.alias)
     row = manager.store.active_experiment(args.alias)
     if row is None:
         raise UsageError(f"{args.alias} has no active rollout: `cuda-rl deploy status` shows it")
-    return manager, row
-
-
-def _moved(args: Namespace, row: ExperimentRow) -> int:
+    more = {"force": args.force} if action == "promote" else {}
+    row = getattr(manager.experiments, action)(row.id, args.reason, _actor(), **more)
     print(f"rollout {row.id} on {args.alias} is {row.state}")
+    return EXIT_OK
+
+
+def _rollback(args: Namespace) -> int:
+    endpoint = _manager(args).rollback(args.alias, args.reason, args.to, _actor())
+    print(f"{endpoint.alias} stands for {endpoint.incumbent} (generation {endpoint.generation})")
     return EXIT_OK
 
 

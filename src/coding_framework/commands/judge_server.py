@@ -54,24 +54,24 @@ def run(args: Namespace) -> int:
     settings = config_from(JudgeSettings, args)
     from coding_framework.cuda.sandbox import choose_sandbox
     from coding_framework.cuda.toolchain.toolkit import find_toolkit
-    from coding_framework.deployment.http import Gate, Listen, require_safe, run_app
+    from coding_framework.deployment.http import Gate, Listen, run_app
     from coding_framework.deployment.judge_server import MOST_BYTES, JudgeServer
     from coding_framework.deployment.limits import Limits
     from coding_framework.deployment.tokens import TokenFile
     from coding_framework.monitoring.logs import configure_logging
     from coding_framework.wiring import make_judge
 
-    tokens, listen = TokenFile(options.tokens), Listen(host=options.host, port=options.port)
-    door = require_safe(listen, tokens)
-    configure_logging(options.log_file)
-    find_toolkit()  # raises where it is missing, now and not at the first kernel
-    choose_sandbox(settings.sandbox)
+    listen = Listen(host=options.host, port=options.port)
     limits = Limits(
         body_bytes=MOST_BYTES,
         requests_per_s=options.requests_per_s,
         concurrent=options.concurrent,
         candidates_per_min=options.kernels_per_min,
     )
+    gate = Gate(TokenFile(options.tokens), limits, listen)
+    configure_logging(options.log_file)
+    find_toolkit()  # raises where it is missing, now and not at the first kernel
+    choose_sandbox(settings.sandbox)
     with ExitStack() as stack:
         judge = make_judge(
             **settings.model_dump(),
@@ -79,9 +79,8 @@ def run(args: Namespace) -> int:
             kept_bytes=int(options.keep_gib * 2**30),
         )
         stack.callback(judge.close)
-        gate = Gate(tokens, limits, door=door)
         server = JudgeServer(judge, gate, queue=options.queue, workers=judge.capacity)
-        run_app(server.app, listen, lambda url: _tell(url, door.needs_token))
+        run_app(server.app, listen, lambda url: _tell(url, gate.needs_token))
     return EXIT_OK
 
 

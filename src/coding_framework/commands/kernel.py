@@ -30,8 +30,6 @@ def add_to(commands: Any) -> None:
     keys = add_actions(actions, "key", "Keys that sign receipts.")
     p = add_command(keys, "new", run_new, "Make a key: NAME.key, to keep here, and NAME.pub.")
     _add_key(p)
-    p = add_command(keys, "export", run_export, "Print a public key, for those who check receipts.")
-    _add_key(p)
     p = add_command(
         actions, "verify", run_verify, "Check a receipt's signature, or a registry as a whole."
     )
@@ -72,13 +70,6 @@ def run_new(args: Namespace) -> int:
 
     new_key(args.keys, args.name)
     print(f"{args.keys / args.name}.key signs; give {args.name}.pub to those who check receipts")
-    return EXIT_OK
-
-
-def run_export(args: Namespace) -> int:
-    from coding_framework.registry.receipts import public_pem
-
-    print(public_pem(args.keys, args.name), end="")
     return EXIT_OK
 
 

@@ -48,12 +48,12 @@ def run(args: Namespace) -> int:
         if not args.http:
             tools.server.run("stdio")
             return EXIT_OK
-        from coding_framework.deployment.http import Gate, Listen, require_safe, run_app
+        from coding_framework.deployment.http import Gate, Listen, run_app
         from coding_framework.deployment.limits import Limits
         from coding_framework.deployment.tokens import TokenFile
 
-        tokens, listen = TokenFile(options.tokens), Listen(host=options.host, port=options.port)
-        gate = Gate(tokens, Limits(body_bytes=4 << 20), door=require_safe(listen, tokens))
+        listen = Listen(host=options.host, port=options.port)
+        gate = Gate(TokenFile(options.tokens), Limits(body_bytes=4 << 20), listen)
         run_app(
             tools.app(gate),
             listen,

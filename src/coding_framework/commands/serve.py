@@ -6,6 +6,7 @@ import asyncio
 import sys
 from argparse import Namespace
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from coding_framework.errors import UsageError
 from coding_framework.types import Config
 
 if TYPE_CHECKING:
-    from coding_framework.deployment.http import Door
+    from coding_framework.deployment.http import Gate
 
 
 class ServeOptions(Config):
@@ -29,12 +30,8 @@ class ServeOptions(Config):
     """Address to listen on, instead of the file's."""
     port: int | None = Field(default=None, ge=0, le=65535)
     """Port to listen on, instead of the file's; 0 takes a free one."""
-    uds: Path | None = None
-    """Unix socket to listen on, instead of a port."""
     check: bool = False
     """Read the file, ask the backends, and start nothing."""
-    docs: bool = False
-    """Show OpenAPI's pages at /docs."""
     allow_native_sandbox: bool = False
     """Serve where the only sandbox is native, which shuts less out than bubblewrap or Docker."""
     log_file: Path | None = None
@@ -52,9 +49,7 @@ def run(args: Namespace) -> int:
 
     config = read_config(options.config)
     told = {
-        name: value
-        for name in ("host", "port", "uds")
-        if (value := getattr(options, name)) is not None
+        name: value for name in ("host", "port") if (value := getattr(options, name)) is not None
     }
     config = config.model_copy(update={"listen": config.listen.model_copy(update=told)})
     from coding_framework.monitoring.logs import configure_logging
@@ -67,24 +62,21 @@ def run(args: Namespace) -> int:
 
 
 def _serve(config: Any, options: ServeOptions) -> None:
-    from coding_framework.deployment.http import require_safe, run_app
+    from coding_framework.deployment.http import Gate, run_app
     from coding_framework.deployment.tokens import TokenFile
     from coding_framework.registry.receipts import load_key
 
-    listen = config.listen
-    door = require_safe(listen, TokenFile(config.tokens))
+    gate = Gate(TokenFile(config.tokens), config.limits, config.listen)
     load_key(config.keys, config.key)
     _require_sandbox(config.judge.sandbox, options.allow_native_sandbox)
     with ExitStack() as stack:
-        run_app(_server(config, options, door, stack).app, listen, _tell(door))
+        run_app(_server(config, gate, stack).app, config.listen, partial(_tell, gate))
 
 
-def _server(config: Any, options: ServeOptions, door: Door, stack: ExitStack) -> Any:
+def _server(config: Any, gate: Gate, stack: ExitStack) -> Any:
     """The server of this process; what it opens is closed with `stack`."""
     from coding_framework.cuda.choose_backend import choose_backend
-    from coding_framework.deployment.http import Gate
     from coding_framework.deployment.server import CallersTasks, ModelServer
-    from coding_framework.deployment.tokens import TokenFile
     from coding_framework.deployment.traffic import open_traffic
     from coding_framework.registry.keeping import KernelKeeper
     from coding_framework.registry.receipts import load_key
@@ -108,25 +100,20 @@ def _server(config: Any, options: ServeOptions, door: Door, stack: ExitStack) ->
     keeper = None
     if config.registry is not None:
         keeper = KernelKeeper(config.registry, config.keys, key, judge.templates)
-    gate = Gate(TokenFile(config.tokens), config.limits, door=door, hosts=config.listen.hosts)
     return ModelServer(
         config, judge, judges_on, key, gate, traffic, versions,
-        manager=manager, callers=callers, keeper=keeper, docs=options.docs,
+        manager=manager, callers=callers, keeper=keeper,
     )  # fmt: skip
 
 
-def _tell(door: Door) -> Any:
-    def tell(url: str) -> None:
-        print(f"serving on {url}", flush=True)
-        if not door.needs_token:
-            print(
-                "no token is needed, so only this machine is served: `cuda-rl token create` makes "
-                "one",
-                file=sys.stderr,
-                flush=True,
-            )
-
-    return tell
+def _tell(gate: Gate, url: str) -> None:
+    print(f"serving on {url}", flush=True)
+    if not gate.needs_token:
+        print(
+            "no token is needed, so only this machine is served: `cuda-rl token create` makes one",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _require_sandbox(name: str, allow_native: bool) -> None:

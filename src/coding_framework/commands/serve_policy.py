@@ -61,16 +61,17 @@ def run(args: Namespace) -> int:
     adapters = _adapters(args.adapter)
     from coding_framework.agents.models import resolve_model
     from coding_framework.agents.policies import TransformersPolicy
-    from coding_framework.deployment.http import Gate, Listen, require_safe, run_app
+    from coding_framework.deployment.http import Gate, Listen, run_app
     from coding_framework.deployment.limits import Limits
     from coding_framework.deployment.policy_server import PolicyServer
     from coding_framework.deployment.tokens import TokenFile
     from coding_framework.monitoring.logs import configure_logging
     from coding_framework.run.eval_speakers import weights_digest
 
-    tokens, listen = TokenFile(options.tokens), Listen(host=options.host, port=options.port)
+    listen = Listen(host=options.host, port=options.port)
+    limits = Limits(body_bytes=8 << 20, requests_per_s=1000.0, concurrent=options.queue)
+    gate = Gate(TokenFile(options.tokens), limits, listen)
     configure_logging()
-    door = require_safe(listen, tokens)
     folder = resolve_model(args.model)
     base = options.name or folder.name
     if base in adapters:
@@ -89,8 +90,6 @@ def run(args: Namespace) -> int:
             policies[name] = policy
             own = [digest] if adapter is None else [digest, weights_digest(adapter)]
             weights[name] = " ".join(own)
-        limits = Limits(body_bytes=8 << 20, requests_per_s=1000.0, concurrent=options.queue)
-        gate = Gate(tokens, limits, door=door)
         server = PolicyServer(policies, gate, queue=options.queue, weights=weights)
         run_app(server.app, listen, lambda url: print(f"serving on {url}", flush=True))
     return EXIT_OK

@@ -16,11 +16,6 @@ from coding_framework.errors import UsageError
 from coding_framework.types import TokenScope
 
 TOKENS = Path("deployment/tokens")
-_LIMITS = {
-    "requests_per_s": (float, "requests a second"),
-    "concurrent": (int, "requests that run at a time"),
-    "candidates_per_min": (float, "kernels that are judged, a minute"),
-}
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -39,9 +34,6 @@ def add_to(commands: Any) -> None:
     p.add_argument(
         "--expires", metavar="TIME", help="how long it holds: 12h, 30d (default: always)"
     )
-    for name, (kind, text) in _LIMITS.items():
-        flag = f"--{name.replace('_', '-')}"
-        p.add_argument(flag, type=kind, metavar="N", help=f"{text} (default: the server's limit)")
     _add_file(p)
     p = add_command(actions, "list", run_list, "List the tokens, without their secrets.")
     _add_file(p)
@@ -64,11 +56,7 @@ def run_create(args: Namespace) -> int:
     from coding_framework.deployment.tokens import TokenFile
 
     expires_s = None if args.expires is None else _seconds(args.expires)
-    limits: dict[Any, Any] = {name: getattr(args, name) for name in _LIMITS}
-    for name, limit in limits.items():
-        if limit is not None and not limit > 0:
-            raise UsageError(f"--{name.replace('_', '-')} must be above 0")
-    token_id, secret = TokenFile(args.tokens).create(args.scope, expires_s=expires_s, limits=limits)
+    token_id, secret = TokenFile(args.tokens).create(args.scope, expires_s=expires_s)
     print(secret)
     print(
         f"token {token_id} is in {args.tokens}; its secret is shown now and never again",

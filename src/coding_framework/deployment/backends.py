@@ -21,7 +21,8 @@ import orjson
 
 from coding_framework.agents.chat_request import chat_request
 from coding_framework.deployment.metrics import ServerMetrics
-from coding_framework.deployment.serve_config import BackendConfig, ModelVersion, ServeConfig
+from coding_framework.deployment.serve_config import BackendConfig, ServeConfig
+from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import InfrastructureError, PolicyAwayError, PolicyError
 from coding_framework.monitoring.text import one_line
 from coding_framework.store.events import log
@@ -71,7 +72,7 @@ class Backend:
     def __init__(
         self,
         config: BackendConfig,
-        adapters: Callable[[], Iterable[ModelVersion]] = tuple,
+        adapters: Callable[[], Iterable[VersionSpec]] = tuple,
     ) -> None:
         """adapters: the versions that it must have loaded, asked for at every check."""
         self.config, self.url = config, str(config.url).rstrip("/")
@@ -314,7 +315,7 @@ class Backends:
         self,
         config: ServeConfig,
         metrics: ServerMetrics,
-        versions: Callable[[], Iterable[ModelVersion]],
+        versions: Callable[[], Iterable[VersionSpec]],
     ) -> None:
         """versions: all that there are, asked for at every check."""
         self._config = config
@@ -326,7 +327,7 @@ class Backends:
             metrics.up.labels(backend.name).set_function(partial(getattr, backend, "up"))
             metrics.running.labels(backend.name).set_function(partial(getattr, backend, "running"))
 
-    def of(self, version: ModelVersion) -> Backend:
+    def of(self, version: VersionSpec) -> Backend:
         """Raises InfrastructureError where its backend is not there."""
         name = self._config.backend_of(version)
         try:
@@ -345,6 +346,6 @@ class Backends:
         await asyncio.gather(*(backend.close() for backend in self._backends.values()))
 
     def _served_by(
-        self, backend: str, versions: Callable[[], Iterable[ModelVersion]]
-    ) -> list[ModelVersion]:
+        self, backend: str, versions: Callable[[], Iterable[VersionSpec]]
+    ) -> list[VersionSpec]:
         return [v for v in versions() if self._config.backend_of(v) == backend]

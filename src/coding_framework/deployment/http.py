@@ -1,7 +1,7 @@
 """What every HTTP server of ours has: tokens, limits, errors as one sentence, metrics.
 
+    gate = Gate(tokens, limits, listen)         # before anything else
     app = make_app("judge", gate, metrics)      # FastAPI with the guards installed
-    door = require_safe(listen, tokens)         # before anything else
     caller = gate.caller(request, "verify")     # who asks; 401, 403
     with gate.running(caller): ...              # 429
     body = await read_object(request, limits)   # 400, 408, 413, 503
@@ -18,15 +18,13 @@ import asyncio
 import ipaddress
 import logging
 import math
-import os
 import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
@@ -51,7 +49,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from coding_framework import __version__
 from coding_framework.deployment.limits import Limits, Meter, OverLimitError
 from coding_framework.deployment.store import ConflictError
-from coding_framework.deployment.tokens import LOCAL_SCOPES, Token, TokenFile
+from coding_framework.deployment.tokens import LOCAL_SCOPES, TokenFile
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.text import one_line
 from coding_framework.store.events import log
@@ -75,10 +73,6 @@ class Listen(Config):
     """Address to listen on. Any but this machine's own needs a token (`cuda-rl token create`)."""
     port: int = Field(default=8080, ge=0, le=65535)
     """Port to listen on; 0 takes a free one, which the first line names."""
-    uds: Path | None = None
-    """Unix socket to listen on instead of a port; only this user can connect to it."""
-    forwarded_allow_ips: str = "127.0.0.1"
-    """Proxies whose X-Forwarded-For is believed."""
     hosts: tuple[str, ...] = ()
     """Names that `Host` may have, besides addresses, localhost and this machine's name. Asked for
     where no token is needed."""
@@ -124,16 +118,6 @@ class Caller:
 
     id: str
     scopes: frozenset[TokenScope]
-    token: Token | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Door:
-    """What everybody is asked for, which is decided when a server starts. Maker: `require_safe`."""
-
-    needs_token: bool
-    public: bool
-    """Whether other machines reach it."""
 
 
 class Gate:
@@ -143,18 +127,20 @@ class Gate:
     """
 
     def __init__(
-        self,
-        tokens: TokenFile | None,
-        limits: Limits,
-        *,
-        door: Door | None = None,
-        hosts: Iterable[str] = (),
+        self, tokens: TokenFile | None, limits: Limits, listen: Listen | None = None
     ) -> None:
-        """door: None: this machine alone is served. hosts: see Listen."""
-        self.public = door is not None and door.public
-        self._needs_token = (door or require_safe(Listen(), tokens)).needs_token
+        """listen: None: this machine alone is served. Raises UsageError where others could reach a
+        server that has no token."""
+        listen = listen or Listen()
+        self._needs_token = tokens is not None and bool(tokens.all())
+        self.public = listen.host not in LOCAL_HOSTS
+        if self.public and not self._needs_token:
+            raise UsageError(
+                f"a server on {listen.host} needs tokens, and there is none: create one with "
+                "`cuda-rl token create --scope complete`, or listen on 127.0.0.1"
+            )
         self._body_bytes = 0
-        self._hosts = {name.lower() for name in ("localhost", socket.gethostname(), *hosts)}
+        self._hosts = {n.lower() for n in ("localhost", socket.gethostname(), *listen.hosts)}
         self.tokens = tokens
         self.limits = limits
         self._meter = Meter(limits)
@@ -194,7 +180,7 @@ class Gate:
             raise ApiError(
                 401, "wrong_token", "this token is unknown, expired or revoked: ask for a new one"
             )
-        return Caller(token.id, token.scopes, token)
+        return Caller(token.id, token.scopes)
 
     def require_own_site(self, scope: Scope) -> None:
         """Raises ApiError where a browser may have been sent here by a page of another site: under
@@ -242,25 +228,13 @@ class Gate:
     def give_body(self, nbytes: int) -> None:
         self._body_bytes -= nbytes
 
-    @contextmanager
-    def running(self, caller: Caller) -> Iterator[None]:
-        """While a request of the caller's runs. Raises ApiError 429."""
-        try:
-            running = self._meter.request(caller.id, caller.token)
-            running.__enter__()
-        except OverLimitError as e:
-            raise _too_many(e) from e
-        try:
-            yield
-        finally:
-            running.__exit__(None, None, None)
+    def running(self, caller: Caller) -> AbstractContextManager[None]:
+        """While a request of the caller's runs. Raises OverLimitError, which is answered 429."""
+        return self._meter.request(caller.id)
 
     def charge(self, caller: Caller, candidates: int) -> None:
-        """So many kernels will be judged for the caller. Raises ApiError 429."""
-        try:
-            self._meter.candidates(caller.id, caller.token, candidates)
-        except OverLimitError as e:
-            raise _too_many(e) from e
+        """So many kernels will be judged for the caller. Raises OverLimitError."""
+        self._meter.candidates(caller.id, candidates)
 
 
 class BodyRoom:
@@ -280,12 +254,6 @@ class BodyRoom:
     def release(self) -> None:
         self._gate.give_body(self._held)
         self._held = 0
-
-
-def _too_many(error: OverLimitError) -> ApiError:
-    return ApiError(
-        429, "over_limit", f"{error}: wait and ask again", retry_after_s=error.retry_after_s
-    )
 
 
 # --- what is asked --------------------------------------------------------------------------------
@@ -393,15 +361,13 @@ class HttpMetrics:
         return generate_latest(self.registry)
 
 
-def make_app(
-    title: str, gate: Gate, metrics: HttpMetrics, *, docs: bool = False, **settings: Any
-) -> FastAPI:
-    """An application with the guards, `/healthz` and `/metrics`. docs: show OpenAPI at /docs."""
+def make_app(title: str, gate: Gate, metrics: HttpMetrics, **settings: Any) -> FastAPI:
+    """An application with the guards, `/healthz` and `/metrics`."""
     app = FastAPI(
-        title=title, version=__version__, openapi_url="/openapi.json" if docs else None,
-        docs_url="/docs" if docs else None, redoc_url=None, redirect_slashes=False, **settings,
-    )  # fmt: skip
+        title=title, version=__version__, openapi_url=None, redirect_slashes=False, **settings
+    )
     app.add_exception_handler(ApiError, _on_api_error)
+    app.add_exception_handler(OverLimitError, _on_over_limit)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_wrong_query)
     app.add_exception_handler(UsageError, _on_usage_error)
@@ -424,6 +390,12 @@ def make_app(
 async def _on_api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     return error.response()
+
+
+async def _on_over_limit(request: Request, error: Exception) -> Response:
+    assert isinstance(error, OverLimitError)
+    said, again = f"{error}: wait and ask again", error.retry_after_s
+    return ApiError(429, "over_limit", said, retry_after_s=again).response()
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
@@ -609,18 +581,6 @@ class BoundedConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
 
-def require_safe(listen: Listen, tokens: TokenFile | None) -> Door:
-    """Raises UsageError where others could reach a server that has no token."""
-    has_tokens = tokens is not None and bool(tokens.all())
-    outside = listen.uds is None and listen.host not in LOCAL_HOSTS
-    if outside and not has_tokens:
-        raise UsageError(
-            f"a server on {listen.host} needs tokens, and there is none: create one with "
-            "`cuda-rl token create --scope complete`, or listen on 127.0.0.1"
-        )
-    return Door(needs_token=has_tokens, public=outside)
-
-
 def run_app(
     app: FastAPI,
     listen: Listen,
@@ -649,77 +609,36 @@ def _told_by_us(record: logging.LogRecord) -> bool:
     return not isinstance(record.msg, OSError)
 
 
-@contextmanager
-def bound(listen: Listen, config: uvicorn.Config) -> Iterator[socket.socket]:
-    """The socket to listen on; a Unix socket lets in this user alone, and goes with the block.
-    Raises UsageError where the address cannot be had."""
-    where = listen.uds or f"{listen.host}:{listen.port}"
-    try:
-        made = config.bind_socket() if listen.uds is None else _unix_socket(listen.uds)
-    except (SystemExit, OSError) as e:  # SystemExit is uvicorn's word
-        raise UsageError(
-            f"cannot listen on {where}: it is taken or not this machine's; choose another"
-        ) from e
-    with made:
-        try:
-            yield made
-        finally:
-            if listen.uds is not None:
-                listen.uds.unlink(missing_ok=True)
-
-
-def _unix_socket(path: Path) -> socket.socket:
-    """Raises OSError."""
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        if path.is_socket() and made.connect_ex(str(path)) != 0:
-            path.unlink()  # left by a server that was killed
-        before = os.umask(0o177)
-        try:
-            made.bind(str(path))
-        finally:
-            os.umask(before)
-    except OSError:
-        made.close()
-        raise
-    return made
-
-
 def server_of(app: FastAPI, listen: Listen, started: Callable[[str], None]) -> uvicorn.Server:
     """The server of an application; `serve` runs it, `should_exit` ends it."""
-    return _Server(uvicorn_config(app, listen), listen, started)
-
-
-def uvicorn_config(app: Any, listen: Listen, **more: Any) -> uvicorn.Config:
-    """How our applications are served."""
-    return uvicorn.Config(
+    config = uvicorn.Config(
         app, host=listen.host, port=listen.port, http=BoundedConnection,
-        log_config=None, access_log=False, server_header=False,
-        forwarded_allow_ips=listen.forwarded_allow_ips, timeout_graceful_shutdown=10,
-        timeout_keep_alive=30, **more,
+        log_config=None, access_log=False, server_header=False, proxy_headers=False,
+        timeout_graceful_shutdown=10, timeout_keep_alive=30,
     )  # fmt: skip
+    return _Server(config, started)
 
 
 class _Server(uvicorn.Server):
-    def __init__(
-        self, config: uvicorn.Config, listen: Listen, started: Callable[[str], None]
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, started: Callable[[str], None]) -> None:
         super().__init__(config)
-        self._listen, self._tell = listen, started
+        self._tell = started
 
     async def serve(self, sockets: Any = None) -> None:
-        with bound(self._listen, self.config) as made:
+        with self._socket() as made:
             await super().serve([made])
+
+    def _socket(self) -> socket.socket:
+        try:
+            return self.config.bind_socket()
+        except (SystemExit, OSError) as e:  # SystemExit is uvicorn's word
+            raise UsageError(
+                f"cannot listen on {self.config.host}:{self.config.port}: it is taken or not this "
+                "machine's; choose another"
+            ) from e
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
         if not self.should_exit:
-            self._tell(address_of(self._listen, sockets[0]))
-
-
-def address_of(listen: Listen, bound: Any) -> str:
-    """bound: the socket."""
-    if listen.uds is not None:
-        return f"unix:{listen.uds}"
-    host, port = bound.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            host, port = sockets[0].getsockname()[:2]
+            self._tell(f"http://{f'[{host}]' if ':' in host else host}:{port}")

@@ -8,11 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic import Field
 
-from coding_framework.deployment.tokens import OwnLimits, Token
 from coding_framework.types import Config
 
 
@@ -80,10 +78,9 @@ class Meter:
         self._running: Counter[str] = Counter()
 
     @contextmanager
-    def request(self, caller: str, token: Token | None) -> Iterator[None]:
+    def request(self, caller: str) -> Iterator[None]:
         """While a request runs. Raises OverLimitError."""
-        per_s = _own(token, "requests_per_s") or self.limits.requests_per_s
-        most = _own(token, "concurrent") or self.limits.concurrent
+        per_s, most = self.limits.requests_per_s, self.limits.concurrent
         if self._running[caller] >= most:
             raise OverLimitError(f"{most} requests of this token run already", 1.0)
         if wait := self._take(caller, "requests", max(1.0, 2.0 * per_s), per_s, 1.0):
@@ -94,18 +91,12 @@ class Meter:
         finally:
             self._running[caller] -= 1
 
-    def candidates(self, caller: str, token: Token | None, count: int) -> None:
+    def candidates(self, caller: str, count: int) -> None:
         """So many kernels shall be judged. Raises OverLimitError."""
-        per_min = _own(token, "candidates_per_min") or self.limits.candidates_per_min
+        per_min = self.limits.candidates_per_min
         if wait := self._take(caller, "candidates", per_min, per_min / 60.0, float(count)):
             raise OverLimitError(f"over {per_min:g} candidates a minute", wait)
 
     def _take(self, caller: str, kind: str, capacity: float, per_s: float, amount: float) -> float:
         bucket = self._buckets.setdefault((caller, kind), Bucket(capacity, per_s))
-        bucket.capacity, bucket.per_s = capacity, per_s
         return bucket.take(amount, self._clock())
-
-
-def _own(token: Token | None, name: OwnLimits) -> Any:
-    """A limit of the token's own; None: as the server says."""
-    return None if token is None else getattr(token, name)

@@ -11,9 +11,10 @@ from pydantic import AnyHttpUrl, Field, ValidationError, model_validator
 
 from coding_framework.deployment.http import Listen
 from coding_framework.deployment.limits import Limits
+from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
-from coding_framework.types import BackendChoice, Config, PromptVersion, SandboxName
+from coding_framework.types import BackendChoice, Config, SandboxName
 
 MAX_CANDIDATES, MAX_TURNS, MAX_BUDGET_S = 32, 8, 600.0
 
@@ -28,25 +29,6 @@ class BackendConfig(Config):
     """Environment variable that holds its key."""
     adapters: Literal["static", "dynamic"] = "static"
     """dynamic: it loads adapters while it runs (vLLM, with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1)."""
-
-
-class ModelVersion(Config):
-    """What answers: a model of a backend, how it is prompted and how it samples."""
-
-    model: str = Field(min_length=1)
-    """The name under which its backend serves it."""
-    backend: str = ""
-    """Empty: the only one."""
-    adapter: str = ""
-    """Folder of an adapter that the backend loads under the name `model`; empty: none."""
-    prompts: PromptVersion = "v3"
-    temperature: float | None = Field(default=None, ge=0.0)
-    """None: 0.7."""
-    max_new_tokens: int | None = Field(default=None, ge=1)
-    """None: what the prompts' version says."""
-    weights_sha256: str = ""
-    """Digest of the weights; a server that says another one (`cuda-rl serve-policy` says it) does
-    not have the model. Empty: not compared."""
 
 
 class EndpointConfig(Config):
@@ -74,7 +56,7 @@ class ServeConfig(Config):
 
     listen: Listen = Listen()
     backends: tuple[BackendConfig, ...] = Field(min_length=1)
-    versions: dict[str, ModelVersion] = Field(min_length=1)
+    versions: dict[str, VersionSpec] = Field(min_length=1)
     endpoints: dict[str, EndpointConfig] = Field(min_length=1)
     judge: JudgeConfig = JudgeConfig()
     limits: Limits = Limits()
@@ -116,7 +98,7 @@ class ServeConfig(Config):
                 )
         return self
 
-    def backend_of(self, version: ModelVersion) -> str:
+    def backend_of(self, version: VersionSpec) -> str:
         return version.backend or self.backends[0].name
 
 
@@ -147,5 +129,5 @@ def _complaint(error: Any) -> str:
 
 
 def _keys(config: type[Config]) -> set[str]:
-    parts = (config, Listen, BackendConfig, ModelVersion, EndpointConfig, JudgeConfig, Limits)
+    parts = (config, Listen, BackendConfig, VersionSpec, EndpointConfig, JudgeConfig, Limits)
     return {name for part in parts for name in part.model_fields}

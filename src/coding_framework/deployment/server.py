@@ -59,7 +59,7 @@ from coding_framework.deployment.http import (
 from coding_framework.deployment.live_traffic import Traffic
 from coding_framework.deployment.metrics import ServerMetrics
 from coding_framework.deployment.outcomes import Outcome, Status
-from coding_framework.deployment.serve_config import EndpointConfig, ModelVersion, ServeConfig
+from coding_framework.deployment.serve_config import EndpointConfig, ServeConfig
 from coding_framework.deployment.traffic import Versions
 from coding_framework.deployment.verified import (
     JudgeQueue,
@@ -69,6 +69,7 @@ from coding_framework.deployment.verified import (
     new_search,
     run_search,
 )
+from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import (
     CodingFrameworkError,
     InfrastructureError,
@@ -164,7 +165,6 @@ class ModelServer:
         manager: DeploymentManager | None = None,
         callers: CallersTasks | None = None,
         keeper: KernelKeeper | None = None,
-        docs: bool = False,
     ) -> None:
         """judges_on: what `judge` judges on. key: signs receipts. manager: of the deployment
         database, for feedback. callers: takes tasks of callers who are not trusted;
@@ -187,7 +187,7 @@ class ModelServer:
         self._background: set[asyncio.Task[Any]] = set()
         self._shadows = 0
         self._watch()
-        self.app = self._make_app(docs)
+        self.app = self._make_app()
 
     def _watch(self) -> None:
         self.judge.on_verdict = self._callers_judge.on_verdict = self._count_verdict
@@ -257,14 +257,12 @@ class ModelServer:
 
     # --- routes -----------------------------------------------------------------------------------
 
-    def _make_app(self, docs: bool) -> FastAPI:
-        app = make_app("cuda-rl serve", self.gate, self.metrics, docs=docs, lifespan=self._running)
+    def _make_app(self) -> FastAPI:
+        app = make_app("cuda-rl serve", self.gate, self.metrics, lifespan=self._running)
         app.get("/readyz")(self._readyz)
         app.get("/v1/models")(self._models)
         app.post("/v1/chat/completions")(self._chat)
         app.post("/v1/kernels/verify")(self._verify)
-        for path in ("/v1/completions", "/v1/embeddings"):
-            app.post(path)(self._not_offered)
         if self._manager is not None:
             app.post("/v1/feedback")(self._feedback)
         return app
@@ -298,9 +296,6 @@ class ModelServer:
                 ],
             }
         )
-
-    async def _not_offered(self, request: Request) -> Response:
-        raise ApiError(404, "not_offered", "this server answers /v1/chat/completions only")
 
     async def _chat(self, request: Request) -> Response:
         caller = self.gate.caller(request, "complete")
@@ -493,7 +488,7 @@ class ModelServer:
             finished = self.traffic.finish(asked.request, outcome)
             await asyncio.shield(asyncio.wrap_future(finished))
 
-    def _agents(self, version: ModelVersion, chat: ChatRequest, used: Used) -> Mapping[Role, Agent]:
+    def _agents(self, version: VersionSpec, chat: ChatRequest, used: Used) -> Mapping[Role, Agent]:
         policy = BackendPolicy(self.backends.of(version), version.model, used)
         most = chat.max_completion_tokens or chat.max_tokens or version.max_new_tokens
         chosen = chat.temperature if chat.temperature is not None else version.temperature
@@ -755,7 +750,7 @@ def _block(code: str) -> str:
     return f"{fence}{tag}\n{code}{end}{fence}\n\n"
 
 
-def _plain(chat: ChatRequest, version: ModelVersion) -> dict[str, Any]:
+def _plain(chat: ChatRequest, version: VersionSpec) -> dict[str, Any]:
     """A chat without a task, as the backend is asked."""
     body: dict[str, Any] = {
         "model": version.model,

@@ -11,12 +11,10 @@ import hmac
 import json
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal, get_args
-
-from pydantic import Field
+from typing import get_args
 
 from coding_framework.errors import UsageError
 from coding_framework.paths import write_atomic
@@ -27,8 +25,6 @@ from coding_framework.types import Record, TokenScope
 LOCAL_SCOPES = frozenset[TokenScope](("complete", "verify"))
 """What a caller on this machine may do where there is no token."""
 PREFIX = "crl_"
-OwnLimits = Literal["requests_per_s", "concurrent", "candidates_per_min"]
-"""Limits that a token may have of its own."""
 
 
 class Token(Record):
@@ -41,10 +37,6 @@ class Token(Record):
     """Seconds of the epoch, as the next two."""
     expires_at: float | None = None
     revoked_at: float | None = None
-    requests_per_s: float | None = Field(default=None, gt=0.0)
-    """None: as the server says; so the next two."""
-    concurrent: int | None = Field(default=None, ge=1)
-    candidates_per_min: float | None = Field(default=None, gt=0.0)
 
     def valid(self, now: float) -> bool:
         ends = min(t for t in (self.expires_at, self.revoked_at, now + 1.0) if t is not None)
@@ -90,20 +82,15 @@ class TokenFile:
         return found if found is not None and found.valid(now or time.time()) else None
 
     def create(
-        self,
-        scopes: Iterable[TokenScope],
-        *,
-        expires_s: float | None = None,
-        limits: Mapping[OwnLimits, float | None] | None = None,
+        self, scopes: Iterable[TokenScope], *, expires_s: float | None = None
     ) -> tuple[str, str]:
-        """(id, secret) of a new token. The secret is not kept: show it now. limits: of its own."""
+        """(id, secret) of a new token. The secret is not kept: show it now."""
         secret = PREFIX + secrets.token_urlsafe(32)
         now = time.time()
-        fields = {
-            "id": secrets.token_hex(4), "sha256": _digest(secret), "scopes": frozenset(scopes),
-            "created_at": now, "expires_at": None if expires_s is None else now + expires_s,
-        }  # fmt: skip
-        token = Token.model_validate({**(limits or {}), **fields})
+        token = Token(
+            id=secrets.token_hex(4), sha256=_digest(secret), scopes=frozenset(scopes),
+            created_at=now, expires_at=None if expires_s is None else now + expires_s,
+        )  # fmt: skip
         with self._alone():
             self._write((*self._now(), token))
         return token.id, secret

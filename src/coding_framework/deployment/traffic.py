@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 
 from coding_framework.deployment.controller import DecidedTraffic
 from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.live_traffic import Traffic
-from coding_framework.deployment.serve_config import ModelVersion, ServeConfig
+from coding_framework.deployment.serve_config import ServeConfig
 from coding_framework.deployment.store import DeploymentStore
 from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import InfrastructureError
@@ -21,19 +20,19 @@ class Versions:
 
     def __init__(
         self,
-        configured: Mapping[str, ModelVersion],
-        registered: Callable[[], Mapping[str, ModelVersion]] = dict,
+        configured: Mapping[str, VersionSpec],
+        registered: Callable[[], Mapping[str, VersionSpec]] = dict,
     ) -> None:
         """registered: asked again for a version that is not known yet."""
         self._known = dict(configured)
         self._registered = registered
 
-    def all(self) -> tuple[ModelVersion, ...]:
+    def all(self) -> tuple[VersionSpec, ...]:
         """Every version, with those that were registered since."""
         self._refresh()
         return tuple(self._known.values())
 
-    def get(self, name: str) -> ModelVersion:
+    def get(self, name: str) -> VersionSpec:
         """Raises InfrastructureError for one that nobody told this server."""
         if name not in self._known:
             self._refresh()
@@ -63,7 +62,7 @@ def open_traffic(config: ServeConfig) -> tuple[Traffic, Versions, DeploymentMana
     store = DeploymentStore(config.database, check=True)
     manager = DeploymentManager(store)
     for name, version in config.versions.items():
-        manager.register_version(name, VersionSpec(**version.model_dump()), actor="serve")
+        manager.register_version(name, version, actor="serve")
     known = {row.alias for row in store.endpoints()}
     for alias, endpoint in config.endpoints.items():
         if alias not in known:
@@ -72,11 +71,5 @@ def open_traffic(config: ServeConfig) -> tuple[Traffic, Versions, DeploymentMana
     return DecidedTraffic(config.database), versions, manager
 
 
-def _registered(store: DeploymentStore) -> dict[str, ModelVersion]:
-    fields = set(ModelVersion.model_fields)
-    return {
-        row.id: ModelVersion.model_validate(
-            {k: v for k, v in json.loads(row.spec).items() if k in fields}
-        )
-        for row in store.versions()
-    }
+def _registered(store: DeploymentStore) -> dict[str, VersionSpec]:
+    return {row.id: VersionSpec.model_validate_json(row.spec) for row in store.versions()}

@@ -274,20 +274,14 @@ def public_key(folder: Path, name: str) -> Ed25519PublicKey:
         public = load_pem_public_key(path.read_bytes())
     except OSError as e:
         raise UsageError(
-            f"there is no public key {name!r} in {folder} ({e.strerror}): get it from the judge's "
-            f"host (`cuda-rl kernel key export {name}`) and save it as {path.name}"
+            f"there is no public key {name!r} in {folder} ({e.strerror}): copy {path.name} from "
+            "the judge's host, where it lies beside the key"
         ) from e
     except ValueError as e:
         raise UsageError(f"{path} is no public key in PEM: export it again") from e
     if not isinstance(public, Ed25519PublicKey):
         raise UsageError(f"{path} is no Ed25519 key: export it again")
     return public
-
-
-def public_pem(folder: Path, name: str) -> str:
-    """The public key of that name as text. Raises UsageError."""
-    key = public_key(folder, name)
-    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode("ascii")
 
 
 def _path(folder: Path, name: str, suffix: str) -> Path:

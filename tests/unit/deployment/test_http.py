@@ -23,11 +23,8 @@ from coding_framework.deployment.http import (
     Gate,
     HttpMetrics,
     Listen,
-    bound,
     make_app,
     read_object,
-    require_safe,
-    uvicorn_config,
 )
 from coding_framework.deployment.limits import Bucket, Limits, Meter, OverLimitError
 from coding_framework.deployment.tokens import TokenFile
@@ -92,7 +89,7 @@ def sent(client: TestClient, path: str, **headers: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost", "10.0.0.7:80", "[::1]:9", "ours"])
 def test_a_server_is_asked_by_its_addresses_and_names(host: str) -> None:
-    client = TestClient(app_of(Gate(None, Limits(), hosts=("Ours",))))
+    client = TestClient(app_of(Gate(None, Limits(), Listen(hosts=("Ours",)))))
     assert sent(client, "/healthz", host=host) == (200, "")
 
 
@@ -282,12 +279,12 @@ def test_a_bucket_lends_what_is_more_than_it_holds_and_waits_for_the_debt() -> N
 
 def test_requests_that_run_are_counted_until_they_end() -> None:
     meter = Meter(Limits(concurrent=1))
-    with meter.request("a", None):
-        with pytest.raises(OverLimitError), meter.request("a", None):
+    with meter.request("a"):
+        with pytest.raises(OverLimitError), meter.request("a"):
             pass
-        with meter.request("b", None):
+        with meter.request("b"):
             pass
-    with meter.request("a", None):
+    with meter.request("a"):
         pass
 
 
@@ -328,8 +325,7 @@ def test_a_token_file_of_before_with_a_daily_limit_is_read(tmp_path: Path) -> No
 def test_metrics_of_an_address_that_others_reach_need_a_token(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens")
     _, secret = tokens.create(["complete"])
-    door = require_safe(Listen(host="0.0.0.0"), tokens)
-    app = app_of(Gate(tokens, Limits(), door=door))
+    app = app_of(Gate(tokens, Limits(), Listen(host="0.0.0.0")))
     client = TestClient(app, base_url="http://127.0.0.1")
     assert client.get("/metrics").status_code == 401
     header = {"Authorization": f"Bearer {secret}"}
@@ -368,23 +364,6 @@ async def test_large_bodies_that_come_at_once_have_room_together_for_so_many_byt
     await asyncio.gather(*tasks)
     assert told == [[200], [200], [503], [200]]
     assert gate._body_bytes == 0
-
-
-def test_a_unix_socket_lets_in_this_user_alone(tmp_path: Path) -> None:
-    path = tmp_path / "socket"
-    listen = Listen(uds=path)
-    for _ in range(2):  # the second takes the place of one that was left
-        with bound(listen, uvicorn_config(None, listen)) as made:
-            assert path.stat().st_mode & 0o777 == 0o600
-            made.listen()
-            with (
-                pytest.raises(UsageError, match="it is taken"),
-                bound(listen, uvicorn_config(None, listen)),
-            ):
-                pass
-        path.unlink(missing_ok=True)
-        with socket.socket(socket.AF_UNIX) as left:
-            left.bind(str(path))
 
 
 REQUEST = b"POST /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 8\r\n\r\n{}      "
@@ -429,10 +408,10 @@ def test_no_connection_stays_open_whatever_its_client_sends_and_then_does_not(
 def test_other_addresses_need_a_token(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens")
     with pytest.raises(UsageError, match="token create"):
-        require_safe(Listen(host="0.0.0.0"), tokens)
+        Gate(tokens, Limits(), Listen(host="0.0.0.0"))
     tokens.create(["complete"])
-    require_safe(Listen(host="0.0.0.0"), tokens)
-    require_safe(Listen(), None)
+    Gate(tokens, Limits(), Listen(host="0.0.0.0"))
+    Gate(None, Limits())
 
 
 async def test_a_body_that_comes_too_slowly_ends_with_408() -> None:

@@ -18,8 +18,9 @@ from coding_framework.deployment.backends import Backend, BackendPolicy, Used
 from coding_framework.deployment.http import Gate
 from coding_framework.deployment.limits import Limits
 from coding_framework.deployment.policy_server import PolicyServer
-from coding_framework.deployment.serve_config import BackendConfig, ModelVersion
+from coding_framework.deployment.serve_config import BackendConfig
 from coding_framework.deployment.tokens import TokenFile
+from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import PolicyAwayError, UsageError
 from coding_framework.types import Generation, Message, SamplingParams
 from support.serving import app_served
@@ -117,7 +118,7 @@ async def test_who_comes_to_a_full_queue_is_told_when_to_come_again() -> None:
 
 
 async def test_our_backend_asks_it_and_notices_other_weights(url: str) -> None:
-    version = ModelVersion(model="base", weights_sha256="aa")
+    version = VersionSpec(model="base", weights_sha256="aa")
     backend = Backend(BackendConfig(name="b", url=url), lambda: [version])
     await backend.check()
     said = await BackendPolicy(backend, "base", Used()).generate(
