@@ -58,13 +58,6 @@ class Used:
         self.prompt += read
         self.completion += said // 4 + 1 if written is None else written
 
-    def told(self) -> dict[str, int]:
-        """As OpenAI's API says it."""
-        return {
-            "prompt_tokens": self.prompt, "completion_tokens": self.completion,
-            "total_tokens": self.prompt + self.completion,
-        }  # fmt: skip
-
 
 class Backend:
     """One model server. `start` in the event loop that uses it."""

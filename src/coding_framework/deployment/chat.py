@@ -7,12 +7,14 @@ import math
 import re
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
+from uuid import uuid4
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -128,6 +130,31 @@ def chat_request(body: dict[str, Any], limits: Limits) -> ChatRequest:
             400, "message_too_long", f"a message has over {limits.message_chars} characters"
         )
     return asked
+
+
+def completion(
+    model: str, said: Mapping[str, Any], usage: tuple[int, int], finish: str = "stop", **more: Any
+) -> dict[str, Any]:
+    """An answer as OpenAI's API gives it. said: the message. usage: tokens read and written. more:
+    of the choice."""
+    read, written = usage
+    return {
+        "id": f"chatcmpl-{uuid4().hex}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [{"index": 0, "message": said, "finish_reason": finish, **more}],
+        "usage": {
+            "prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written,
+        },
+    }  # fmt: skip
+
+
+def chunk_of(answer: Mapping[str, Any], delta: Any, finish: str | None, **more: Any) -> str:
+    """A piece of an answer's stream, as JSON."""
+    kept = {name: answer[name] for name in ("id", "created", "model")}
+    choice = {"index": 0, "delta": delta, "finish_reason": finish, **more}
+    return orjson.dumps({**kept, "object": "chat.completion.chunk", "choices": [choice]}).decode()
 
 
 class TaskOfRequest:

@@ -15,16 +15,14 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
-from uuid import uuid4
 
-import orjson
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from prometheus_client import Counter, Gauge, Histogram
 from pydantic import Field
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from coding_framework.deployment.chat import ChatRequest
+from coding_framework.deployment.chat import ChatRequest, chunk_of, completion
 from coding_framework.deployment.http import (
     SECONDS,
     ApiError,
@@ -38,7 +36,7 @@ from coding_framework.deployment.http import (
 )
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
-from coding_framework.types import Generation, Message, Policy, SamplingParams
+from coding_framework.types import Message, Policy, SamplingParams
 
 DEFAULT_TOKENS = 1024
 """Of an answer, where the request does not say and the context has room."""
@@ -152,7 +150,8 @@ class PolicyServer:
         prompt, new = len(found.prompt_ids), len(found.response_ids)
         self._tokens.labels(asked.model, "prompt").inc(prompt)
         self._tokens.labels(asked.model, "answer").inc(new)
-        return _completion(asked.model, found, prompt, new)
+        said = {"role": "assistant", "content": found.text}
+        return completion(asked.model, said, (prompt, new), found.finish_reason)
 
 
 def _message(role: str, text: str) -> Message:
@@ -161,33 +160,8 @@ def _message(role: str, text: str) -> Message:
     )
 
 
-def _completion(model: str, found: Generation, prompt: int, new: int) -> dict[str, Any]:
-    return {
-        "id": f"chatcmpl-{uuid4().hex}",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": model,
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": found.text},
-                "finish_reason": found.finish_reason,
-            }
-        ],
-        "usage": {
-            "prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new,
-        },
-    }  # fmt: skip
-
-
 async def _chunks(answer: Mapping[str, Any]) -> AsyncIterator[ServerSentEvent]:
     choice = answer["choices"][0]
-    delta = {"index": 0, "delta": choice["message"], "finish_reason": None}
-    last = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
-    for each in (delta, last):
-        chunk = {
-            **{k: answer[k] for k in ("id", "created", "model")},
-            "object": "chat.completion.chunk", "choices": [each],
-        }  # fmt: skip
-        yield ServerSentEvent(orjson.dumps(chunk).decode(), sep="\n")
+    for delta, finish in ((choice["message"], None), ({}, choice["finish_reason"])):
+        yield ServerSentEvent(chunk_of(answer, delta, finish), sep="\n")
     yield ServerSentEvent("[DONE]", sep="\n")

@@ -19,7 +19,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import uuid4
 
 import orjson
 from fastapi import FastAPI, Request
@@ -40,6 +39,8 @@ from coding_framework.deployment.chat import (
     TaskReader,
     VerifyRequest,
     chat_request,
+    chunk_of,
+    completion,
     named_or_brought,
     registered_task,
     task_of,
@@ -628,25 +629,22 @@ class ModelServer:
         try:
             source = self._passed_on(asked) if asked.search is None else self._whole(asked)
             async for chunk in source:
-                yield _event(chunk)
-        except ApiError as e:
-            yield _event(orjson.loads(e.response().body))
-        except InfrastructureError as e:
-            error = ApiError(503, "unavailable", one_line(str(e), 500))
-            yield _event(orjson.loads(error.response().body))
+                yield ServerSentEvent(chunk, sep="\n")
+        except (ApiError, InfrastructureError) as e:
+            told = e if isinstance(e, ApiError) else ApiError(503, "unavailable", one_line(str(e)))
+            yield ServerSentEvent(bytes(told.response().body).decode(), sep="\n")
         yield ServerSentEvent("[DONE]", sep="\n")
 
-    async def _whole(self, asked: Asked) -> AsyncIterator[dict[str, Any]]:
+    async def _whole(self, asked: Asked) -> AsyncIterator[str]:
         answer = await self._answer(asked)
         choice = answer["choices"][0]
         text = choice["message"]["content"]
         for start in range(0, len(text), _CHUNK_CHARS):
             delta = {"role": "assistant", "content": text[start : start + _CHUNK_CHARS]}
-            yield _chunk(answer, {"index": 0, "delta": delta, "finish_reason": None})
-        last = {"index": 0, "delta": {}, "finish_reason": "stop", "cuda_rl": choice["cuda_rl"]}
-        yield _chunk(answer, last)
+            yield chunk_of(answer, delta, None)
+        yield chunk_of(answer, {}, "stop", cuda_rl=choice["cuda_rl"])
 
-    async def _passed_on(self, asked: Asked) -> AsyncIterator[dict[str, Any]]:
+    async def _passed_on(self, asked: Asked) -> AsyncIterator[str]:
         """The chunks of a chat without a task, as they come."""
         await self._expose(asked)
         while True:
@@ -655,7 +653,7 @@ class ModelServer:
                 async with aclosing(self._streamed(asked)) as chunks:
                     async for chunk in chunks:
                         began = True
-                        yield chunk
+                        yield orjson.dumps(chunk).decode()
                 return
             except InfrastructureError:
                 if began or not self._by_incumbent(asked):
@@ -697,33 +695,9 @@ class _Stream(EventSourceResponse):
             await super().__call__(scope, receive, send)
 
 
-def _event(value: Any) -> ServerSentEvent:
-    return ServerSentEvent(orjson.dumps(value).decode(), sep="\n")
-
-
-def _chunk(answer: Mapping[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "id": answer["id"], "object": "chat.completion.chunk", "created": answer["created"],
-        "model": answer["model"], "choices": [choice],
-    }  # fmt: skip
-
-
 def _completion(asked: Asked, content: str, extra: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "id": f"chatcmpl-{uuid4().hex}",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": asked.alias,
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": content},
-                "finish_reason": "stop",
-                "cuda_rl": extra,
-            }
-        ],
-        "usage": asked.used.told(),
-    }
+    said, used = {"role": "assistant", "content": content}, asked.used
+    return completion(asked.alias, said, (used.prompt, used.completion), cuda_rl=extra)
 
 
 def _content(turn: ConversationTurn | None, extra: Mapping[str, Any]) -> str:

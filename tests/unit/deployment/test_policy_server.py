@@ -125,12 +125,12 @@ async def test_our_backend_asks_it_and_notices_other_weights(url: str) -> None:
         (Message(role="user", content="hello"),), SamplingParams(max_new_tokens=8)
     )
     assert said.text == "I am the base"
-    assert (backend.weights_of("base"), backend.weights_of("none")) == ("aa", None)
+    assert backend.weights.get("base") == "aa"
     await backend.close()
     other = version.model_copy(update={"weights_sha256": "bb"})
     backend = Backend(BackendConfig(name="b", url=url), lambda: [other])
     await backend.check()
-    with pytest.raises(PolicyAwayError, match="that has base"):
+    with pytest.raises(PolicyAwayError, match="has no model base"):
         await backend.complete(ASK, Used())
     await backend.close()
 
