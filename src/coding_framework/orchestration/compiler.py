@@ -12,6 +12,7 @@ from coding_framework.types import (
     Generation,
     JudgeFn,
     KernelExample,
+    Task,
 )
 
 
@@ -37,3 +38,14 @@ class CompilerAgent:
                 code=kernel.code, note=f"written by the compiler (level {kernel.level})"
             ),
         )
+
+    async def _ordered(self, task: Task) -> list[KernelExample]:
+        """The correct ones, fastest first; the naive one where none is."""
+        verdicts = await asyncio.gather(*(self._judge(task, k.code) for k in self._kernels))
+        timed = [
+            (verdict.timing.kernel_ms if verdict.timing is not None else 0.0, kernel)
+            for kernel, verdict in zip(self._kernels, verdicts, strict=True)
+            if verdict.correct
+        ]
+        ordered = [kernel for _, kernel in sorted(timed, key=lambda pair: pair[0])]
+        return ordered or [self._kernels[0]]
