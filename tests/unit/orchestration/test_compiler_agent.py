@@ -7,14 +7,13 @@ import pytest
 from coding_framework.orchestration.compiler import CompilerAgent
 from coding_framework.types import (
     BenchmarkResult,
-    Candidate,
     CUDAConversationState,
     KernelExample,
     Status,
     Task,
     Verdict,
 )
-from support.made_conversations import make_task
+from support.made_conversations import make_task, make_verdict
 
 pytestmark = pytest.mark.unit
 TIMES = {"naive": 3.0, "shared": None, "shuffle": 1.0, "wide": 2.0}
@@ -23,19 +22,10 @@ TIMES = {"naive": 3.0, "shared": None, "shuffle": 1.0, "wide": 2.0}
 
 async def judged(task: Task, code: str) -> Verdict:
     ms = TIMES[code]
-    timing = (
-        None
-        if ms is None
-        else BenchmarkResult(kernel_ms=ms, kernel_ms_ci95=(ms, ms), modelled=True)
-    )
-    return Verdict(
-        status=Status.RUNTIME_ERROR if ms is None else Status.CORRECT,
-        reason="by hand",
-        task=task.name,
-        candidate_sha256=Candidate(code=code).sha256,
-        backend="emulator",
-        timing=timing,
-    )
+    if ms is None:
+        return make_verdict(Status.WRONG_OUTPUT)
+    timing = BenchmarkResult(kernel_ms=ms, kernel_ms_ci95=(ms, ms), modelled=True)
+    return make_verdict(Status.CORRECT).model_copy(update={"timing": timing})
 
 
 async def test_the_fastest_correct_level_is_the_answer_and_further_candidates_are_slower() -> None:
