@@ -98,16 +98,17 @@ async def judge_pairs(
         tasks = _tasks(left)
         sink = stack.enter_context(JsonlSink(output)) if output is not None else None
         total = len(pairs)
-        progress = stack.enter_context(
-            Progress("judging", total, "kernels", done=total - len(left))
-        )
         judge: JudgePool | RayJudgePool | SplitRayJudgePool
         if ray is None:
             judge = make_judge(**settings.model_dump())
         else:
             judge = make_ray_judge(settings, ray)
         stack.callback(judge.close)
-        limit = asyncio.Semaphore(2 * judge.capacity)
+        at_once = 2 * judge.capacity
+        progress = stack.enter_context(
+            Progress("judging", total, "kernels", done=total - len(left), at_once=at_once)
+        )
+        limit = asyncio.Semaphore(at_once)
 
         async def one(pair: Pair) -> None:
             async with limit:

@@ -63,13 +63,15 @@ async def evaluate(
     store: Path | None = None,
     run: EvalRun | None = None,
     on_done: Callable[[CUDAConversationState], None] | None = None,
+    on_begin: Callable[[], None] | None = None,
 ) -> Evaluation:
     """Run every task's conversations and sum them up. First samples of all tasks begin first, so
     what a limit of time leaves is even over the tasks.
 
     store: a JSON-lines file of finished conversations; those already in it are not run again.
     run: keeps every answer and verdict, so that a stopped run goes on inside its conversations.
-    on_done: called with each conversation, stored ones first. Raises what the policy raises.
+    on_done: called with each conversation, stored ones first. on_begin: before the first new one.
+    Raises what the policy raises.
     """
     wanted = {
         f"{label}/{task.name}/{sample}": (task, sample)
@@ -80,6 +82,8 @@ async def evaluate(
     for state in finished.values():
         if on_done is not None:
             on_done(state)
+    if on_begin is not None:
+        on_begin()
     sink = JsonlSink(store) if store is not None else None
 
     async def converse(name: str, task: Task, sample: int) -> CUDAConversationState:

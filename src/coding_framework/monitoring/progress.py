@@ -65,10 +65,13 @@ def stage() -> str:
 
 
 class Progress:
-    """Counts units of work of one stage. training: whether weights are learning.
+    """Counts units of work of one stage. training: whether weights are learning. at_once: how many
+    units are worked on at a time.
 
     `label` may change while it runs. The rate is that of this run alone: units that an earlier run
-    finished (`done`) count for the share, not for the rate.
+    finished (`done`) count for the share, not for the rate, and what comes before `begin` is no
+    unit's time. It is told how long it still takes once half of the first `at_once` units are done;
+    after twice as many their time, which holds the start of judges and caches, is left out.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Progress:
         unit: str,
         *,
         done: int = 0,
+        at_once: int = 1,
         training: bool = False,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -89,10 +93,13 @@ class Progress:
         self.note = ""
         """Shown at the end of the line, e.g. the last loss."""
         self._first = done
+        self._at_once = at_once
         self._training = training
         self._stream = stream if stream is not None else sys.stderr
         self._clock = clock
-        self._start = clock()
+        self._start = self._began = self._last = clock()
+        self._wave: tuple[int, float] | None = None
+        """Units of this run, and the clock, when the first `at_once` of them were done."""
         self._shown_at: float | None = None
         self._terminal = self._stream.isatty()
         self._width = 0
@@ -109,13 +116,22 @@ class Progress:
             self._stream.write("\n")
             self._stream.flush()
 
+    def begin(self, ago_s: float = 0.0) -> None:
+        """The work began so long ago: models are loaded and judges started, and what is done by now
+        an earlier run has done."""
+        self._began, self._first, self._wave = self._clock() - ago_s, self.done, None
+
     def advance(self, count: int = 1, note: str | None = None) -> None:
         """`count` more units are done."""
         self.update(self.done + count, note)
 
     def update(self, done: int, note: str | None = None) -> None:
         """`done` units are done by now."""
+        if done > self.done:
+            self._last = self._clock()
         self.done = done
+        if self._wave is None and done - self._first >= self._at_once:
+            self._wave = (done - self._first, self._last)
         if note is not None:
             self.note = note
         self._show()
@@ -137,18 +153,30 @@ class Progress:
     def activity(self) -> Activity:
         """What it counts, as of now."""
         done, total = self.done, self.total
-        rate = (done - self._first) / self._elapsed_s
-        left = total - done if total is not None else 0
+        rate = self._rate()
         return Activity(
             stage=self.label.strip(),
             step=done,
             of=total,
             unit=self.unit,
-            rate=rate if rate > 0 else None,
-            eta_s=left / rate if rate > 0 and left > 0 else None,
+            rate=rate,
+            eta_s=self._left_s(rate),
             note=self.note,
             training=self._training,
         )
+
+    def _rate(self) -> float | None:
+        finished, since = self.done - self._first, self._began
+        if self._wave is not None and finished >= 2 * self._wave[0]:
+            finished, since = finished - self._wave[0], self._wave[1]
+        return finished / max(self._last - since, 1e-9) if finished > 0 else None
+
+    def _left_s(self, rate: float | None) -> float | None:
+        left = self.total - self.done if self.total is not None else 0
+        finished = self.done - self._first
+        if rate is None or left <= 0 or finished < min(self._at_once, finished + left) / 2:
+            return None
+        return max(left / rate - (self._clock() - self._last), 0.5 * left / rate)
 
     @property
     def _elapsed_s(self) -> float:

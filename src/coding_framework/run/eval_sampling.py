@@ -113,17 +113,22 @@ async def sample_all(
     """The samples in their order, without those that the limit of time left out. Without a limit
     those begin first of which nothing is stored: a server is not idle while 10,000 are replayed."""
     correct = 0
-    with Progress("  evaluating", len(wanted), "samples") as progress:
+
+    def stored(each: Wanted) -> bool:
+        return sampling.run.has_begun(each.entry.task.name, each.number)
+
+    replayed = sum(map(stored, wanted))
+    with Progress(
+        "  evaluating", len(wanted), "samples", done=replayed, at_once=concurrency
+    ) as progress:
 
         async def one(each: Wanted) -> Sample:
             nonlocal correct
+            was_stored = stored(each)
             found = await sampling.sample(each)
             correct += found[1].correct
-            progress.advance(note=f"{correct} correct")
+            progress.advance(0 if was_stored else 1, note=f"{correct} correct")
             return found
-
-        def stored(each: Wanted) -> bool:
-            return sampling.run.has_begun(each.entry.task.name, each.number)
 
         order = wanted if time_limit_s is not None else sorted(wanted, key=stored)
         work = {each.name: partial(one, each) for each in order}
@@ -133,7 +138,7 @@ async def sample_all(
 
 async def ask_all(sampling: Sampling, wanted: Sequence[Wanted], concurrency: int) -> None:
     """The first answers of all samples."""
-    with Progress("  asking", len(wanted), "answers") as progress:
+    with Progress("  asking", len(wanted), "answers", at_once=concurrency) as progress:
 
         async def one(each: Wanted) -> None:
             await sampling.ask(each)

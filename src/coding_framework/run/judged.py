@@ -57,10 +57,15 @@ def judge_jobs(
         with (
             JsonlSink(path) as sink,
             Progress(
-                "judging", len(wanted), "kernels", done=len(wanted) - len(pending)
+                "judging",
+                len(wanted),
+                "kernels",
+                done=len(wanted) - len(pending),
+                at_once=2 * count,
             ) as progress,
             make_judge(backend, workers=count) as pool,
         ):
+            progress.begin()
             return await build_receipts(
                 pool.judge,
                 pending,

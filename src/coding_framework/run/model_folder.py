@@ -109,7 +109,9 @@ async def evaluate_folder(
         )
         generator, optimizer = policies[Role.GENERATOR], policies[Role.OPTIMIZER]
         budget = PromptBudget(settings.max_prompt_tokens, generator.count)
-        progress = stack.enter_context(Progress(f"  {label}", total, "conversations"))
+        progress = stack.enter_context(
+            Progress(f"  {label}", total, "conversations", at_once=settings.concurrency)
+        )
         correct = 0
 
         def count(state: CUDAConversationState) -> None:
@@ -138,6 +140,7 @@ async def evaluate_folder(
             store=store,
             run=run,
             on_done=count,
+            on_begin=progress.begin,
         )
 
 

@@ -149,6 +149,7 @@ class Watch:
         class WatchCallback(TrainerCallback):  # type: ignore[misc]
             def on_train_begin(self, *_: Any, **__: Any) -> None:
                 watch._began = time.monotonic()
+                watch._progress.begin()
 
             def on_train_end(self, *_: Any, **__: Any) -> None:
                 watch._ended = time.monotonic()
