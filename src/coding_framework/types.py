@@ -451,7 +451,7 @@ class TestResult(Record):
 
 
 class BenchmarkResult(Record):
-    """Device time of a correct kernel. Maker: CUDABenchmarker, or the emulator's time model."""
+    """Device time of a kernel. Maker: CUDABenchmarker, or the emulator's time model."""
 
     kernel_ms: float
     kernel_ms_ci95: tuple[float, float]
@@ -473,6 +473,9 @@ class BenchmarkResult(Record):
     the emulator."""
     modelled: bool
     """True: from the emulator's time model. Only its order is to be trusted."""
+    checked: bool = Field(default=True, exclude_if=bool)
+    """False: the build was timed without a task, and nobody looked at what it computes. JSON says
+    it where it is so."""
 
 
 class Finding(Record):

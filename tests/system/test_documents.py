@@ -164,13 +164,21 @@ def test_the_compiler_compiles_as_the_documents_call_it(tmp_path: Path) -> None:
     assert latency >= 0
 
 
-async def test_the_benchmarker_says_that_a_time_belongs_to_a_task(tmp_path: Path) -> None:
+async def test_the_benchmarker_runs_as_the_documents_write_it() -> None:
     from coding_framework.cuda.benchmarker import CUDABenchmarker
-    from coding_framework.errors import UsageError
+    from coding_framework.cuda.compiler import CUDACompiler
 
+    compiler = CUDACompiler()
     benchmarker = CUDABenchmarker()
-    with pytest.raises(UsageError, match=r"make it as CUDABenchmarker\(task\)"):
-        await benchmarker.benchmark_kernel(str(tmp_path), "kernel")
+    result = await compiler.compile_kernel((ROOT / "examples/relu.cu").read_text())
+    assert result.success
+    benchmark = await benchmarker.benchmark_kernel(result.binary_path, result.kernel_name)
+    assert benchmark.kernel_ms > 0
+    assert benchmark.achieved_gbps
+    assert not benchmark.checked
+    assert (benchmark.eager_ms, benchmark.speedup) == (None, None)
+    longer = await benchmarker.benchmark_kernel(result.binary_path, inputs=[(512, 512)])
+    assert longer.bytes_moved == 2 * 4 * 512 * 512
 
 
 def test_the_safety_module_has_the_names_of_the_documents() -> None:

@@ -68,6 +68,7 @@ if TYPE_CHECKING:  # torch takes a second to import; the compiler works meanwhil
     from coding_framework.cuda.timing.backend import Backend
     from coding_framework.cuda.trial.candidate import CandidateTrials
     from coding_framework.cuda.trial.setup import TrialSetting
+    from coding_framework.cuda.trial.unchecked import Inputs
     from coding_framework.registry.templates import MadeTemplates
 
 OptionalCheck = Literal["other_draws", "hidden_shapes"]
@@ -250,16 +251,41 @@ class Judge:
         draft = self._draft(self._devices().prepared(task), Candidate(code=""))
         case = self._devices().timed_case(draft.task)
         timed = self._trials(build, draft, self._seeds).try_case(case)
-        launched = sorted({launch.kernel for launch in timed.plan.launches})
-        if kernel_name is not None and kernel_name not in launched:
-            raise CandidateFault(
-                Status.REJECTED,
-                f"the kernel {kernel_name} is never launched; these are: {', '.join(launched)}",
-            )
+        _require_launched(kernel_name, timed)
         self._time(timed, draft)
         if draft.timing is None:
             raise CandidateFault(Status.UNSUPPORTED, "the device has no time model for this kernel")
         return draft.timing
+
+    def benchmark_unchecked(
+        self, build: Path, kernel_name: str | None = None, inputs: Inputs | None = None
+    ) -> BenchmarkResult:
+        """Time a build that belongs to no task (`CUDABenchmarker.benchmark_kernel`). inputs: None:
+        what its `forward` implies. Raises CandidateFault where it fails on the inputs that were
+        handed over, UsageError where it runs on none that are implied."""
+        from coding_framework.cuda.trial.unchecked import hand_over, tasks_of, time_unchecked
+
+        faults = []
+        for implied in tasks_of(build, inputs):
+            task = self._devices().prepared(implied)
+            case = self._devices().timed_case(task)
+            references = self._reference_cache()
+            try:
+                timed = time_unchecked(self._setting(build), task, case, references)
+            except CandidateFault as fault:
+                if inputs is not None:
+                    raise
+                faults.append(fault)
+                continue
+            _require_launched(kernel_name, timed)
+            found = self._devices().result(task, timed, None, references, 0)
+            if found is None:
+                raise CandidateFault(Status.UNSUPPORTED, "the device has no time for this kernel")
+            of_no_task = dict.fromkeys(
+                ("eager_ms", "compiled_ms", "speedup", "speedup_vs_compiled")
+            )
+            return found.model_copy(update={**of_no_task, "checked": False})
+        raise hand_over(faults[0]) from faults[0]
 
     def probe(
         self, task: Task, candidate: Candidate, probes: Sequence[Probe]
@@ -451,6 +477,15 @@ class Judge:
 
     def _draft(self, task: Task, candidate: Candidate) -> VerdictDraft:
         return new_draft(task, candidate, self.backend, self._compiler, self.config)
+
+
+def _require_launched(kernel_name: str | None, timed: TimedCase) -> None:
+    launched = sorted({launch.kernel for launch in timed.plan.launches})
+    if kernel_name is not None and kernel_name not in launched:
+        raise CandidateFault(
+            Status.REJECTED,
+            f"the kernel {kernel_name} is never launched; these are: {', '.join(launched)}",
+        )
 
 
 def new_draft(
