@@ -34,10 +34,10 @@ from coding_framework.training.recipes import (
     RecipeFile,
     on_cpu,
     read_recipe,
+    require_gpus,
     sft_config,
 )
 from coding_framework.training.sft_config import SFTConfig, SFTResult
-from coding_framework.training.sft_ranks import check_gpus
 
 FLAGS = (
     "base_model", "start_adapter", "output_dir", "num_examples", "optimizer_examples", "per_role",
@@ -98,7 +98,7 @@ def train(arguments: list[str] | None) -> int:
         print(config.model_dump_json(indent=2))
         print("SFT accepts this configuration; nothing was started")
         return 0
-    check_gpus(config.device, config.num_gpus)
+    require_gpus(config.device, config.num_gpus)
     settings = evaluation_settings(sandbox, recipe, config)
     configure_logging(Path(config.output_dir) / "log.jsonl")
     quiet_libraries()

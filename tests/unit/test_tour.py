@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 NAMED = re.compile(r"`([\w/]+\.py):([\w.]+)`")
 MOST_FILES = {
     "From `cuda-rl judge` to its verdict": 8,
-    "From the RL script to the policy update": 12,
+    "From the RL script to the policy update": 10,
 }
 
 pytestmark = pytest.mark.unit

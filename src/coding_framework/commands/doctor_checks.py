@@ -349,7 +349,7 @@ from trl import SFTConfig, SFTTrainer
 import trl, bitsandbytes, verl, ray
 from coding_framework.training.verl.main import check_registered
 check_registered("cpu")
-from coding_framework.training.verl import agent_loop, estimator
+from coding_framework.training.verl import agent_loop, trainer
 for m in (torch, transformers, trl, peft, bitsandbytes, verl, ray):
     print(m.__name__, m.__version__, end="  ")
 print("our CPU plug-in is registered")

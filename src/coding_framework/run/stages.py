@@ -173,12 +173,12 @@ def _job(whole: WholeRun) -> Job:
 def _require_gpus(whole: WholeRun, job: Job) -> None:
     """Raises UsageError where a stage has an impossible setting, or GPUs are wanted that are not
     here: before a model is fetched."""
-    from coding_framework.training.sft_ranks import check_gpus
-    from coding_framework.training.verl.machine import require_devices
+    from coding_framework.training.recipes import require_gpus
+    from coding_framework.training.verl.trouble import require_devices
 
     sft, rl = job.sft_config(whole.base_model), job.rl_config(whole.base_model)
     if "sft" in whole.stages:
-        check_gpus(sft.device, sft.num_gpus)
+        require_gpus(sft.device, sft.num_gpus)
     if "rl" in whole.stages:
         require_devices(rl)
 

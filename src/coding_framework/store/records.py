@@ -151,7 +151,7 @@ class StepRecord(Record):
 
 
 class Validation(Record):
-    """A policy on the validation tasks. Maker: `training.verl.run_steps`. Consumers: the choice of
+    """A policy on the validation tasks. Maker: `training.verl.steps`. Consumers: the choice of
     the best policy, reports."""
 
     step: int

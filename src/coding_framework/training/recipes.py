@@ -69,14 +69,19 @@ def on_cpu(device: DeviceChoice) -> bool:
     return not torch.cuda.is_available()
 
 
-def require_gpus(device: DeviceChoice, count: int | None) -> None:
-    """Raises UsageError where more than one GPU is asked for and none is here; `device` "cpu" means
-    that so many training processes on the CPU are wanted."""
-    if device == "auto" and (count or 1) > 1 and on_cpu(device):
+def require_gpus(device: DeviceChoice, count: int | None, *, lower: str = "--num-gpus") -> None:
+    """Raises UsageError where fewer GPUs are here than were asked for; `device` "cpu" means that so
+    many training processes on the CPU are wanted. lower: the settings that ask for them."""
+    wanted = count or 1
+    if device == "cpu" or (device == "auto" and wanted == 1):
+        return
+    import torch
+
+    found = torch.cuda.device_count()
+    if found < wanted:
         raise UsageError(
-            f"{count} GPUs were asked for and none is here: leave out --num-gpus, or say --device "
-            f"cpu for {count} processes on the CPU (--device cuda with --dry-run shows what a GPU "
-            "machine would do)"
+            f"{wanted} GPUs were asked for and {found} are here: lower {lower}, or say --device "
+            f"cpu for {wanted} processes on the CPU"
         )
 
 
@@ -85,7 +90,8 @@ def sft_config(recipe: RecipeFile, flags: Mapping[str, Any]) -> SFTConfig:
     the recipe's section, that is wrong."""
     base = {} if recipe.base_model is None else {"base_model": recipe.base_model}
     values = {"device": recipe.device, **base, **recipe.sft, **flags}
-    require_gpus(values["device"], values.get("num_gpus"))
+    if values["device"] == "auto":  # dry runs may name a GPU that is elsewhere
+        require_gpus("auto", values.get("num_gpus"))
     cpu = on_cpu(values["device"])
     try:
         return SFTConfig.cpu(**values) if cpu else SFTConfig.model_validate(values)
@@ -97,7 +103,8 @@ def rl_config(recipe: RecipeFile, flags: Mapping[str, Any]) -> MultiTurnRLConfig
     """The recipe with the flags on top; `device` may be "auto". Raises UsageError."""
     values = {**recipe.rl, **flags}
     device = values.pop("device", recipe.device)
-    require_gpus(device, values.get("num_gpus"))
+    if device == "auto":
+        require_gpus("auto", values.get("num_gpus"))
     cpu = on_cpu(device)
     values["judge_args"] = {**recipe.rl.get("judge_args", {}), **flags.get("judge_args", {})}
     try:

@@ -40,6 +40,7 @@ from coding_framework.store.folder import SFTFolder, differences, replaced, told
 from coding_framework.store.lines import JsonlSink
 from coding_framework.store.model_card import ModelCard, TrainedOn, card_of, write_card
 from coding_framework.store.training_log import keep_sft_records
+from coding_framework.training.recipes import require_gpus
 from coding_framework.training.sft_batches import EpochOrder
 from coding_framework.training.sft_config import SFTConfig, SFTResult
 from coding_framework.training.sft_epochs import EpochWatch
@@ -52,13 +53,7 @@ from coding_framework.training.sft_examples import (
     tokenize_examples,
 )
 from coding_framework.training.sft_loss import answer_loss, held_out_loss
-from coding_framework.training.sft_ranks import (
-    ALONE,
-    Rank,
-    check_gpus,
-    followed,
-    steps_per_epoch,
-)
+from coding_framework.training.sft_ranks import ALONE, Rank, followed, steps_per_epoch
 from coding_framework.training.sft_watch import Watch
 from coding_framework.types import EvaluateFn, PromptVersion, Role, TrainingExample
 
@@ -89,7 +84,7 @@ def train_sft(
     if finished is not None:
         log.info("sft_already_finished", folder=str(folder))
         return finished
-    check_gpus(config.device, config.num_gpus)  # here alone: each other rank sees one GPU
+    require_gpus(config.device, config.num_gpus)  # here alone: each other rank sees one GPU
     base = resolve(config.base_model)
     with RunWatch(folder, "sft"):
         result = _Run(config, folder, base, evaluate).train(examples, extra, held_out)

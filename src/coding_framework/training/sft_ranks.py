@@ -25,9 +25,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from coding_framework.errors import CodingFrameworkError, InfrastructureError, UsageError
+from coding_framework.errors import CodingFrameworkError, InfrastructureError
 from coding_framework.monitoring.child import Child
-from coding_framework.types import DeviceChoice
 
 _PATIENCE = timedelta(days=1)
 """Of a rank for the others: rank 0 may judge held-out tasks meanwhile. A rank that ends is noticed
@@ -272,19 +271,6 @@ def _end_sums() -> None:
     thread = threading.Thread(target=end, daemon=True)
     thread.start()
     thread.join(_END_S)
-
-
-def check_gpus(device: DeviceChoice, wanted: int) -> None:
-    """Raises UsageError where the GPUs that were asked for are not here."""
-    if device == "cpu":
-        return
-    import torch
-
-    here = torch.cuda.device_count()
-    if device == "cuda" and not here:
-        raise UsageError("device cuda was asked for and there is no GPU: use --device cpu")
-    if here and here < wanted:
-        raise UsageError(f"{wanted} GPUs were asked for and {here} are here: lower --num-gpus")
 
 
 def _visible_gpus(wanted: int) -> list[str | None]:

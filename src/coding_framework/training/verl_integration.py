@@ -46,29 +46,28 @@ from coding_framework.store.model_card import check_card
 from coding_framework.store.records import StepRecord
 from coding_framework.store.run_status import latest_system, parent_of
 from coding_framework.store.training_log import read_evidence, read_metrics
-from coding_framework.training.feed import Feed
+from coding_framework.training.feed import Feed, write_dataset
 from coding_framework.training.from_manager import HasConversationConfig
 from coding_framework.training.objective import objective
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.rl_result import RLResult, progression
 from coding_framework.training.role_phases import train_in_phases
-from coding_framework.training.verl.dataset import write_dataset
-from coding_framework.training.verl.episode_spec import episode_spec
-from coding_framework.training.verl.machine import require_answers, require_devices, require_room
+from coding_framework.training.verl.episode_spec import episode_spec, write_spec
 from coding_framework.training.verl.overrides import RunPaths
 from coding_framework.training.verl.process import (
     TrainerProcess,
     ray_temp_folder,
     trainer_environment,
 )
-from coding_framework.training.verl.run_steps import RunSteps
-from coding_framework.training.verl.spec import write_spec
-from coding_framework.training.verl.steps import step_record
+from coding_framework.training.verl.steps import RunSteps, step_record
 from coding_framework.training.verl.trouble import (
     Stall,
     check_faults,
     check_running,
     last_error,
+    require_answers,
+    require_devices,
+    require_room,
     slow_start,
 )
 from coding_framework.types import Role, Task
@@ -283,6 +282,8 @@ class MultiAgentVERLTrainer:
                     if step in seen or step == 0:  # 0: a validation of the start model
                         continue
                     seen[step] = step_record(step, metrics, attempt.rollouts, self._trained)
+                    if len(seen) == 1:  # what came before is the start of Ray and the model
+                        progress.begin(seen[step].times.get("step_s", 0.0))
                     self._steps.add(seen[step])
                     self._feed.record(attempt.rollouts, step)
                     steps.stepped(self._steps.stored())

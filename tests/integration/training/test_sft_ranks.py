@@ -16,7 +16,7 @@ import pytest
 from coding_framework.data.examples import training_examples
 from coding_framework.errors import InfrastructureError, OutOfTimeError, UsageError
 from coding_framework.store.training_log import read_sft_records
-from coding_framework.training import sft, sft_ranks
+from coding_framework.training import recipes, sft, sft_ranks
 from coding_framework.training.sft import SFTConfig, SFTResult, load_examples, train_sft
 from coding_framework.types import TrainingExample
 from support.ranks import join_and_say_nothing
@@ -210,14 +210,14 @@ def test_gpus_that_are_not_there_are_said(monkeypatch: pytest.MonkeyPatch) -> No
     import torch
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    sft_ranks.check_gpus("auto", 2)
-    sft_ranks.check_gpus("cpu", 4)
+    recipes.require_gpus("auto", 2)
+    recipes.require_gpus("cpu", 4)
     message = re.escape("4 GPUs were asked for and 2 are here: lower --num-gpus")
     with pytest.raises(UsageError, match=message):
-        sft_ranks.check_gpus("auto", 4)
+        recipes.require_gpus("auto", 4)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(UsageError, match="there is no GPU: use --device cpu"):
-        sft_ranks.check_gpus("cuda", 1)
+    with pytest.raises(UsageError, match="1 GPUs were asked for and 0 are here"):
+        recipes.require_gpus("cuda", 1)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     assert sft_ranks._visible_gpus(2) == ["5", "7"]
 

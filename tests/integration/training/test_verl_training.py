@@ -420,7 +420,7 @@ def test_missing_plugin_is_one_sentence_and_no_training() -> None:
     assert ran.returncode == 4
     last = ran.stderr.strip().splitlines()[-1]
     assert last.startswith("error: the verl plug-in did not register")
-    assert "VERL_USE_EXTERNAL_MODULES=coding_framework.training.verl.plugin" in last
+    assert "VERL_USE_EXTERNAL_MODULES=coding_framework.training.verl.patches" in last
 
 
 @pytest.mark.slow
@@ -428,7 +428,7 @@ def test_rays_job_has_the_number_of_its_process_in_all_workers(tmp_path: Path) -
     """verl names a socket in /tmp by it, of which two runs on a machine must not have the same."""
     code = f"""
 import os, ray
-from coding_framework.training.verl.main import use_own_job_id
+from coding_framework.training.verl.patches import use_own_job_id
 use_own_job_id()
 ray.init(address="local", num_cpus=1, include_dashboard=False, _temp_dir={tempfile.mkdtemp()!r})
 asked = ray.remote(lambda: ray.get_runtime_context().get_job_id()).remote()

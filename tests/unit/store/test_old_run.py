@@ -24,7 +24,7 @@ from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.role_phases import read_state, schedule
 from coding_framework.training.sft import train_sft
 from coding_framework.training.sft_config import SFTConfig
-from coding_framework.training.verl.run_steps import RunSteps
+from coding_framework.training.verl.steps import RunSteps
 
 pytestmark = pytest.mark.unit
 

@@ -59,7 +59,7 @@ def test_rays_variable_is_its_store() -> None:
 
 def test_gpus_that_are_not_there_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recipes, "on_cpu", lambda device: device != "cuda")
-    with pytest.raises(UsageError, match="8 GPUs were asked for and none is here"):
+    with pytest.raises(UsageError, match="8 GPUs were asked for and 0 are here"):
         rl_config(RecipeFile(), {"num_gpus": 8})
     assert rl_config(RecipeFile(device="cpu"), {"num_gpus": 2}).device == "cpu"
     assert rl_config(RecipeFile(device="cuda"), {"num_gpus": 8}).num_gpus == 8

@@ -30,7 +30,7 @@ from coding_framework.training.reward_functions.cuda_performance_reward import (
     CUDAPerformanceReward,
 )
 from coding_framework.training.rl_config import MultiTurnRLConfig
-from coding_framework.training.verl.spec import EpisodeSpec
+from coding_framework.training.verl.episode_spec import EpisodeSpec
 from coding_framework.types import (
     CUDAConversationState,
     JudgeFn,
@@ -43,7 +43,7 @@ from coding_framework.types import (
 from support.made_conversations import make_task, make_verdict
 
 agent_loop = pytest.importorskip("coding_framework.training.verl.agent_loop")
-estimator = pytest.importorskip("coding_framework.training.verl.estimator")
+trainer = pytest.importorskip("coding_framework.training.verl.trainer")
 
 pytestmark = pytest.mark.unit
 
@@ -255,15 +255,14 @@ def test_a_group_is_identical_through_manager_workflow_and_verl(
 def test_dynamic_sampling_keeps_the_group_and_drops_one_in_which_all_did_the_same(
     verl_environment: None, tmp_path: Path
 ) -> None:
-    sampling = pytest.importorskip("coding_framework.training.verl.dynamic_sampling")
     _, rows = asyncio.run(by_verl(tmp_path))
     found = [(group, row.reward_score if any(row.response_mask) else None) for group, row in rows]
-    assert sampling.has_advantage(found)
+    assert trainer.has_advantage(found)
     repaired = [pair for pair in found[:3] for _ in range(4)]  # the first conversation, four times
     assert len({value for _, value in repaired}) == 3, "its turns' returns differ"
-    assert not sampling.has_advantage(repaired)
-    assert not sampling.has_advantage(found[-2:]), "what faults of ours left says nothing"
-    assert not sampling.has_advantage([])
+    assert not trainer.has_advantage(repaired)
+    assert not trainer.has_advantage(found[-2:]), "what faults of ours left says nothing"
+    assert not trainer.has_advantage([])
 
 
 def test_ppo_spreads_each_turns_return_over_its_tokens(
@@ -274,7 +273,7 @@ def test_ppo_spreads_each_turns_return_over_its_tokens(
     _, rows = asyncio.run(by_verl(tmp_path))
     rewards, mask = _tensors(rows)
     v, discount = 0.5, 0.95
-    advantages, returns = estimator.masked_gae(
+    advantages, returns = trainer.patches.masked_gae(
         rewards, torch.full_like(rewards, v), mask, 1.0, discount
     )
     golden = [turn["return"] for state in json.loads(GOLDEN.read_text()) for turn in state["turns"]]
@@ -301,7 +300,7 @@ def test_ppo_spreads_each_turns_return_over_its_tokens(
 
 def test_a_step_of_faults_alone_teaches_ppo_nothing_and_does_not_end_it() -> None:
     values, nothing = torch.rand(2, 3), torch.zeros(2, 3)
-    advantages, returns = estimator.masked_gae(nothing, values, nothing, 1.0, 0.95)
+    advantages, returns = trainer.patches.masked_gae(nothing, values, nothing, 1.0, 0.95)
     assert not advantages.any()
     assert torch.equal(returns, values)
 
@@ -331,7 +330,7 @@ def test_clip_higher_lets_a_likelier_token_count_for_more(algorithm: str, loss: 
 def _verl_advantages(rows: list[tuple[str, Any]]) -> list[float]:
     """What verl's trainer computes of the rows with GRPO and DAPO."""
     rewards, mask = _tensors(rows)
-    advantages, _ = estimator.turn_grpo(rewards, mask, [group for group, _ in rows], config={})
+    advantages, _ = trainer.turn_grpo(rewards, mask, [group for group, _ in rows], config={})
     return [float(x) for x in advantages[:, 0]]
 
 

@@ -15,10 +15,9 @@ from coding_framework.errors import UsageError
 from coding_framework.run import quickstart
 from coding_framework.run.recipe import Job, Recipe
 from coding_framework.training import verl_integration
-from coding_framework.training.placement import cluster_commands, placement
 from coding_framework.training.recipes import read_recipe, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
-from coding_framework.training.verl.dry_run import validated
+from coding_framework.training.verl.dry_run import cluster_commands, placement, validated
 from coding_framework.training.verl.episode_spec import CLUSTER_JUDGE, JUDGE, judge_of
 from coding_framework.training.verl.overrides import RunPaths, cluster_overrides, ray_options
 from coding_framework.training.verl_integration import with_dtype

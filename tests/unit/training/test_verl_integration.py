@@ -28,9 +28,8 @@ from coding_framework.store.records import Rollout, StepRecord, Validation
 from coding_framework.store.training_log import write_steps, write_validations
 from coding_framework.training import verl_integration
 from coding_framework.training.rl_config import MultiTurnRLConfig
-from coding_framework.training.verl import machine
-from coding_framework.training.verl.run_steps import RunSteps
-from coding_framework.training.verl.steps import step_record
+from coding_framework.training.verl import trouble
+from coding_framework.training.verl.steps import RunSteps, step_record
 from coding_framework.training.verl.trouble import (
     Stall,
     check_faults,
@@ -262,18 +261,18 @@ def test_a_lost_gpu_is_named_and_not_tried_again(
     monkeypatch.setattr(trainer, "_train", fails)
     monkeypatch.setattr(verl_integration, "require_devices", lambda config: None)
     left = "import sys; print(0); print('GPU 1: CUDA error: GPU is lost', file=sys.stderr)"
-    monkeypatch.setattr(machine, "ANSWERING_GPUS", left)
+    monkeypatch.setattr(trouble, "ANSWERING_GPUS", left)
     with pytest.raises(TrainingError, match=r"2 GPUs .* any more: 1 \(GPU 1: .* GPU is lost\)"):
         asyncio.run(trainer.train())
     assert starts == 1
-    monkeypatch.setattr(machine, "ANSWER_S", 1.0)
+    monkeypatch.setattr(trouble, "ANSWER_S", 1.0)
     monkeypatch.setattr(
-        machine, "ANSWERING_GPUS", "import time; print(1, flush=True); time.sleep(60)"
+        trouble, "ANSWERING_GPUS", "import time; print(1, flush=True); time.sleep(60)"
     )
     with pytest.raises(TrainingError, match=r"any more: 0 \(no answer within 1 s\)"):
         asyncio.run(trainer.train())
-    monkeypatch.setattr(machine, "ANSWER_S", 60.0)
-    monkeypatch.setattr(machine, "ANSWERING_GPUS", "print(0); print(1)")
+    monkeypatch.setattr(trouble, "ANSWER_S", 60.0)
+    monkeypatch.setattr(trouble, "ANSWERING_GPUS", "print(0); print(1)")
     with pytest.raises(TrainingError, match="unspecified launch failure"):
         asyncio.run(trainer.train())
     assert starts == 2 + 1 + trainer._config.max_restarts
@@ -291,12 +290,12 @@ def test_a_disk_without_room_for_the_next_checkpoint_is_full(
     def usage(folder: Path) -> SimpleNamespace:
         return SimpleNamespace(free=free)
 
-    monkeypatch.setattr(machine.shutil, "disk_usage", usage)
-    machine.require_room(tmp_path / "run")
-    monkeypatch.setattr(machine, "LEAST_FREE", 1)
+    monkeypatch.setattr(trouble.shutil, "disk_usage", usage)
+    trouble.require_room(tmp_path / "run")
+    monkeypatch.setattr(trouble, "LEAST_FREE", 1)
     free = 1 << 20
     with pytest.raises(TrainingError, match="1 MiB are left, and a checkpoint takes 2 MiB"):
-        machine.require_room(tmp_path / "run")
+        trouble.require_room(tmp_path / "run")
 
 
 def test_a_rollout_pool_without_cupy_is_refused_before_anything_starts(
@@ -304,9 +303,9 @@ def test_a_rollout_pool_without_cupy_is_refused_before_anything_starts(
 ) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    machine.require_devices(MultiTurnRLConfig(model_path="m", judge_gpus=1))
+    trouble.require_devices(MultiTurnRLConfig(model_path="m", judge_gpus=1))
     with pytest.raises(UsageError, match="CuPy, which is missing: install it with 'uv sync"):
-        machine.require_devices(MultiTurnRLConfig(model_path="m", rollout_gpus=1))
+        trouble.require_devices(MultiTurnRLConfig(model_path="m", rollout_gpus=1))
 
 
 def test_speculation_without_its_package_is_refused_before_anything_starts(
@@ -316,7 +315,7 @@ def test_speculation_without_its_package_is_refused_before_anything_starts(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     wanted = MultiTurnRLConfig(model_path="m", speculative_decoding="suffix")
     with pytest.raises(UsageError, match=r"uv pip install arctic-inference==0\.1\.1"):
-        machine.require_devices(wanted)
+        trouble.require_devices(wanted)
 
 
 def validated(*rewards: float | None) -> tuple[Validation, ...]:

@@ -51,19 +51,13 @@ from coding_framework.training.handed_over import HandedOver, read_handed_over
 from coding_framework.training.import_paths import build
 from coding_framework.training.reward_functions.custom import chosen_reward
 from coding_framework.training.reward_functions.overlong import OverlongShaping
-from coding_framework.training.verl import (  # noqa: F401  (bound into verl by their import)
-    answers_wait,
-    dynamic_sampling,
-    equal_rows,
-    estimator,
-    kl_anchor,
-    overlap,
-    row_order,
-    update,
-)
-from coding_framework.training.verl.frozen_role import FrozenServer
+from coding_framework.training.verl.episode_spec import SPEC_VARIABLE, EpisodeSpec, read_spec
 from coding_framework.training.verl.overrides import AGENT_LOOP
-from coding_framework.training.verl.spec import SPEC_VARIABLE, EpisodeSpec, read_spec
+from coding_framework.training.verl.transformers_server import (
+    ServedTokens,
+    ServerConfig,
+    TransformersServer,
+)
 from coding_framework.types import (
     ConversationTurn,
     CUDAConversationState,
@@ -80,6 +74,8 @@ from coding_framework.types import (
 )
 
 GROUP_FIELD = "turn_group"
+FROZEN_ACTOR = "coding_framework_frozen_role"
+"""Ray name, by which the workers of a run share one server."""
 
 
 class FinalOnly:
@@ -169,6 +165,32 @@ class VerlPolicy:
             **({"output_kind": FinalOnly()} if self._whole else {}),
             **seed,
         }
+
+
+class FrozenServer:
+    """The role that is not trained, as verl's server client: what `VerlPolicy` asks.
+
+    One Ray actor for all rollout workers of the run, on the machine that trains: the model that RL
+    started from with the role's adapter merged, by transformers. On GPUs it takes its share of the
+    first one's memory (the weights, and keys and values while it answers), and it is slower than
+    vLLM. The first worker starts the actor, which loads its model meanwhile.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._actor = (
+            ray.remote(TransformersServer)
+            .options(name=FROZEN_ACTOR, get_if_exists=True, num_cpus=0.1, max_concurrency=256)
+            .remote(config)
+        )
+
+    async def generate(
+        self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]
+    ) -> ServedTokens:
+        """Answer one prompt. Raises RayError where the actor is gone or could not start."""
+        answer: ServedTokens = await self._actor.generate.remote(
+            request_id, prompt_ids, sampling_params
+        )
+        return answer
 
 
 class TimedJudge:

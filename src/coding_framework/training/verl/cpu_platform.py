@@ -1,13 +1,8 @@
 """verl on machines without an accelerator, through its plug-in hooks. No file of verl is edited.
 
-verl 0.9.1 knows CUDA, ROCm and NPU. What it lacks for the CPU, found by running it:
-
-- a platform (device module, communication backend, resource name): `PlatformCPU`, here;
-- a process group: it asks torch for "cpu:gloo,cpu:gloo", a duplicate key, hence plain gloo, here;
-- FSDP engines for device "cpu", and two of their details: `cpu_engines.py`.
-
-A verl of another version may need other ones: the pin in pyproject.toml and the integration test
-guard that. This module is imported in each of a run's processes, so it imports little.
+verl knows CUDA, ROCm and NPU. Here is what it needs of a platform: device module, communication
+backend, resource name; what else it lacks for the CPU is in `patches`. This module is imported in
+each of a run's processes, so it imports little.
 """
 
 from __future__ import annotations
@@ -128,15 +123,3 @@ class PlatformCPU(PlatformBase):  # type: ignore[misc]
 
     def cudart(self) -> None:
         return None
-
-
-def use_plain_gloo() -> None:
-    """Rebind verl's initialisation of the process group."""
-    import verl.utils.distributed as distributed
-
-    original = distributed.initialize_global_process_group_ray
-
-    def initialize(timeout_second: int | None = None, backend: str | None = None) -> Any:
-        return original(timeout_second=timeout_second, backend=backend or "gloo")
-
-    distributed.initialize_global_process_group_ray = initialize

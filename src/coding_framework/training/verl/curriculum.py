@@ -12,7 +12,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
 from coding_framework.data.curriculum_manager import CurriculumManager
@@ -20,7 +19,7 @@ from coding_framework.errors import TrainingError
 from coding_framework.store.checkpoints import write_curriculum
 from coding_framework.store.conversations import read_rollouts
 from coding_framework.store.training_log import read_evidence
-from coding_framework.training.verl.spec import (
+from coding_framework.training.verl.episode_spec import (
     SPEC_VARIABLE,
     CurriculumSpec,
     EpisodeSpec,
@@ -101,12 +100,3 @@ class CurriculumDataset(RLHFDataset):  # type: ignore[misc]
         row["extra_info"] = {**row["extra_info"], "index": item}
         row["index"] = item
         return row
-
-
-def _learn_from_the_steps_before(trainer: Any) -> None:
-    curriculum = getattr(trainer.train_dataset, "curriculum", None)
-    if curriculum is not None:
-        curriculum.advance(trainer.global_steps - 1)
-
-
-PPOTrainer.on_step_begin = _learn_from_the_steps_before

@@ -20,15 +20,15 @@ OWN = "algorithm.turn_groups"
 """Section of verl's configuration that our estimator, sampling and update read."""
 ESTIMATOR = "turn_grpo"
 CPU_ROLLOUT = "cpu_batched"
-PLUGIN = "coding_framework.training.verl.plugin"
+PLUGIN = "coding_framework.training.verl.patches"
 PACKED_ATTENTION = "coding_framework_packed"
-"""transformers' name of `packed_attention.attend`."""
+"""transformers' name of `worker.attend`."""
 MANAGER = "coding_framework.training.verl.agent_loop.TurnRowsManager"
 ROWS_METRIC = "training/rows_updated"
 """Rows with an advantage in a step's update, among verl's metrics."""
 GROUPS_METRIC = "training/groups_updated"
 """Groups with an advantage in a step."""
-CHECKPOINT_CALLBACK = "coding_framework.training.verl.checkpoint_callback.FinishCheckpoint"
+CHECKPOINT_CALLBACK = "coding_framework.training.verl.trainer.FinishCheckpoint"
 CURRICULUM = "pkg://coding_framework.training.verl.curriculum"
 _SHORT = {"bfloat16": "bf16", "float32": "fp32"}
 GRAPHS: dict[str, Any] = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
@@ -120,7 +120,7 @@ def _data(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
         "data.train_batch_size": config.prompts_per_step,
         "data.max_prompt_length": config.max_prompt_tokens,
         "data.max_response_length": config.max_response_tokens,
-        "data.filter_overlong_prompts": False,  # the dataset's prompt is a label, see dataset.py
+        "data.filter_overlong_prompts": False,  # the dataset's prompt is a label, see feed.py
         "data.shuffle": False,  # the dataset is in the order that we want, so a rerun repeats it
         "data.dataloader_num_workers": 0,
         "data.return_raw_chat": True,
@@ -215,7 +215,7 @@ def _rollout_apart(config: MultiTurnRLConfig) -> dict[str, Any]:
         f"{root}.rollout.nnodes": 1,
         f"{root}.rollout.n_gpus_per_node": config.rollout_gpus,
         f"{root}.rollout.checkpoint_engine.backend": "nccl",
-        # What this trainer asks for. Of no effect but with a KL term (update.py).
+        # What this trainer asks for. Of no effect but with a KL term (trainer.py).
         f"{root}.actor.ppo_mini_batch_size": config.prompts_per_step,
     }
 
@@ -233,7 +233,7 @@ def _algorithm(config: MultiTurnRLConfig) -> dict[str, Any]:
         "critic.enable": config.algorithm == "ppo",
         "reward.num_workers": 0,  # rows carry their reward
     }
-    if config.kl_in_advantage:  # verl computes the reference's log-probs; kl_anchor uses them
+    if config.kl_in_advantage:  # verl computes the reference's log-probs; the trainer uses them
         pairs |= {"algorithm.use_kl_in_reward": True, "algorithm.kl_ctrl.kl_coef": 0.0}
     if config.importance_cap and not config.reuse_rollout_logprobs:
         pairs |= {
@@ -241,7 +241,7 @@ def _algorithm(config: MultiTurnRLConfig) -> dict[str, Any]:
             "algorithm.rollout_correction.rollout_is_threshold": config.importance_cap,
         }
     if config.algorithm == "dapo":
-        pairs |= {  # which groups are dropped: dynamic_sampling.py
+        pairs |= {  # which groups are dropped: trainer.TurnsBuffer
             "algorithm.filter_groups.enable": True,
             "algorithm.filter_groups.metric": "reward",
             "+trainer.v1.sampler.sampler_kwargs.rounds": config.sampling_rounds,
@@ -299,7 +299,7 @@ def _trainer(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
             "trainer.resume_from_path": str(paths.resume_from),
         }
     ahead: dict[str, Any] = {}
-    if config.one_step_off_policy:  # the prompts of one step are answered beforehand (`overlap`)
+    if config.one_step_off_policy:  # the prompts of one step are answered beforehand
         ahead = {
             "actor_rollout_ref.rollout.free_cache_engine": False,
             "trainer.v1.trainer_mode": "colocate_async",

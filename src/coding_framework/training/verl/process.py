@@ -24,6 +24,7 @@ import psutil
 from coding_framework.monitoring.child import kill_all
 from coding_framework.store.folder import RLFolder
 from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.verl.episode_spec import SPEC_VARIABLE
 from coding_framework.training.verl.overrides import (
     PLUGIN,
     RunPaths,
@@ -31,7 +32,6 @@ from coding_framework.training.verl.overrides import (
     files_below,
     hydra_overrides,
 )
-from coding_framework.training.verl.spec import SPEC_VARIABLE
 
 RUN_VARIABLE = "CODING_FRAMEWORK_RL_RUN"
 MAIN = "coding_framework.training.verl.main"

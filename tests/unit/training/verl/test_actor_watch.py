@@ -12,7 +12,7 @@ from ray.core.generated.common_pb2 import (  # noqa: E402
     OomContext,
 )
 
-from coding_framework.training.verl.actor_watch import why_it_died  # noqa: E402
+from coding_framework.training.verl.main import why_it_died  # noqa: E402
 
 
 def dead(cause: ActorDeathCause) -> dict[str, object]:

@@ -20,7 +20,7 @@ from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.store.conversations import read_rollouts
 from coding_framework.training.agent_specializer import RoleSpec, SpecializationConfig
 from coding_framework.training.credit import group_advantages, group_key
-from coding_framework.training.verl.spec import EpisodeSpec
+from coding_framework.training.verl.episode_spec import EpisodeSpec
 from coding_framework.types import (
     Candidate,
     CompileSummary,
@@ -42,7 +42,7 @@ from coding_framework.types import (
 )
 
 agent_loop = pytest.importorskip("coding_framework.training.verl.agent_loop")
-estimator = pytest.importorskip("coding_framework.training.verl.estimator")
+trainer = pytest.importorskip("coding_framework.training.verl.trainer")
 
 pytestmark = pytest.mark.unit
 
@@ -447,13 +447,11 @@ def test_estimator_is_credits_arithmetic_on_verls_tensors() -> None:
         rewards[row, length - 1] = returns[row]
     first, second = (f"u_{group_key(Role.GENERATOR, 0)}", f"u_{group_key(Role.OPTIMIZER, 1)}")
     index = [first, first, first, second, second, "pad"]
-    advantages, same = estimator.turn_grpo(rewards, mask, index, config={})
+    advantages, same = trainer.turn_grpo(rewards, mask, index, config={})
     expected = group_advantages([1.0, 3.0, None, 0.5, 0.9, None], index)
     assert torch.equal(advantages, same)
     assert torch.allclose(advantages, torch.tensor(expected)[:, None] * mask)
-    unscaled, _ = estimator.turn_grpo(
-        rewards, mask, index, config={"norm_adv_by_std_in_grpo": False}
-    )
+    unscaled, _ = trainer.turn_grpo(rewards, mask, index, config={"norm_adv_by_std_in_grpo": False})
     assert unscaled[0, 0] == pytest.approx(-1.0)
     assert unscaled[4, 1] == pytest.approx(0.2)
 
@@ -462,5 +460,5 @@ def test_verl_finds_the_estimator_and_the_loop_by_name() -> None:
     from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
     from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 
-    assert get_adv_estimator_fn("turn_grpo") is estimator.turn_grpo
+    assert get_adv_estimator_fn("turn_grpo") is trainer.turn_grpo
     assert _agent_loop_registry["kernel_turns"]["_target_"].endswith("KernelTurnsLoop")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coding_framework.store.checkpoints import is_whole
-from coding_framework.training.verl.checkpoint_callback import FinishCheckpoint
+from coding_framework.training.verl.trainer import FinishCheckpoint
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ from coding_framework.errors import TrainingError
 from coding_framework.store.checkpoints import CURRICULUM
 from coding_framework.store.conversations import append_rollout
 from coding_framework.store.records import Rollout
-from coding_framework.training.verl.spec import CurriculumSpec
+from coding_framework.training.verl.episode_spec import CurriculumSpec
 from coding_framework.types import Status, Task
 from support.made_conversations import make_state, make_task, make_turn, make_verdict
 

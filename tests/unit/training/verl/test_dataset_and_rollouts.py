@@ -16,8 +16,8 @@ from coding_framework.store.conversations import (
 from coding_framework.store.folder import rollouts_file
 from coding_framework.store.records import Rollout
 from coding_framework.store.training_log import read_metrics
-from coding_framework.training.verl.dataset import prompt_order, write_dataset
-from coding_framework.training.verl.spec import read_spec
+from coding_framework.training.feed import prompt_order, write_dataset
+from coding_framework.training.verl.episode_spec import read_spec
 from coding_framework.training.verl.steps import (
     step_record,
 )

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-sampling = pytest.importorskip("coding_framework.training.verl.dynamic_sampling")
-ReplayBuffer = sampling.ReplayBuffer
+trainer = pytest.importorskip("coding_framework.training.verl.trainer")
 
 pytestmark = pytest.mark.unit
 
@@ -33,8 +32,8 @@ def buffer(monkeypatch: pytest.MonkeyPatch) -> Any:
             "response_mask": torch.tensor([[int(ROWS[k][1])] * 2 for k in keys]),
         }
 
-    monkeypatch.setattr(sampling.tq, "kv_batch_get", rows)
-    made = ReplayBuffer(
+    monkeypatch.setattr(trainer.tq, "kv_batch_get", rows)
+    made = trainer.TurnsBuffer(
         trainer_mode="sync",
         trainer_config={},
         max_off_policy_threshold=8,
@@ -69,4 +68,4 @@ def test_a_step_drops_so_many_and_takes_the_rest_as_they_are(buffer: Any) -> Non
 @pytest.mark.parametrize(("before", "left"), [(0, 4), (3, 1), (4, 0), (9, 0)])
 def test_the_bound_counts_what_the_step_dropped_before(before: int, left: int) -> None:
     flat = {f"p{i}" for i in range(6)}
-    assert len(sampling.within_rounds(flat, before, prompts=2, rounds=3)) == left
+    assert len(trainer.within_rounds(flat, before, prompts=2, rounds=3)) == left

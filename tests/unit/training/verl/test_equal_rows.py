@@ -11,14 +11,15 @@ import torch
 from verl.trainer.ppo.core_algos import agg_loss, compute_policy_loss_vanilla
 from verl.workers.config import ActorConfig
 
-from coding_framework.training.verl import equal_rows, update
-from coding_framework.training.verl.equal_rows import (
+from coding_framework.training.verl import rows as rows_module
+from coding_framework.training.verl import trainer as trainer_module
+from coding_framework.training.verl.rows import (
     chosen_rows,
     contents,
     first_of_equals,
     nested,
+    weights_of,
 )
-from coding_framework.training.verl.update import weights_of
 
 pytestmark = pytest.mark.unit
 
@@ -149,14 +150,17 @@ def _trainer(**changes: Any) -> Any:
         algorithm=algorithm, actor_rollout_ref=both, trainer=SimpleNamespace(device="cuda")
     )
     group = SimpleNamespace(_dispatch_info={"actor": [0]}, **changes)
-    return SimpleNamespace(config=config, actor_rollout_wg=group)
+    made = trainer_module.InStep.__new__(trainer_module.InStep)
+    made.config, made.actor_rollout_wg = config, group
+    return made
 
 
 def test_log_probs_of_equal_rows_are_computed_once_and_copied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     queue = _queue()
-    monkeypatch.setattr(equal_rows, "tq", queue)
+    monkeypatch.setattr(rows_module, "tq", queue)
+    monkeypatch.setattr(trainer_module, "tq", queue)
     computed: list[str] = []
 
     def compute(trainer: Any, part: Any, metrics: dict[str, Any]) -> None:
@@ -168,9 +172,9 @@ def test_log_probs_of_equal_rows_are_computed_once_and_copied(
         }
         queue.kv_batch_put(part.keys, "train", put)
 
-    monkeypatch.setattr(equal_rows, "_LOG_PROBS_OF_ALL", compute)
+    monkeypatch.setattr(trainer_module.PPOTrainer, "_compute_old_log_prob", compute)
     metrics: dict[str, Any] = {}
-    told = equal_rows._log_probs_of_different(_trainer(), queue, metrics)  # type: ignore[arg-type]
+    told = _trainer()._compute_old_log_prob(queue, metrics)
     assert told == "8 rows"
     assert sorted(computed) == [queue.keys[row] for row in (0, 1, 3, 5, 7)]
     for tokens, found in zip(
@@ -185,7 +189,8 @@ def test_the_start_models_log_probs_are_computed_once_and_copied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     queue = _queue()
-    monkeypatch.setattr(equal_rows, "tq", queue)
+    monkeypatch.setattr(rows_module, "tq", queue)
+    monkeypatch.setattr(trainer_module, "tq", queue)
     computed: list[str] = []
 
     def compute(trainer: Any, part: Any, metrics: dict[str, Any]) -> None:
@@ -195,8 +200,8 @@ def test_the_start_models_log_probs_are_computed_once_and_copied(
         found = [-queue.columns["input_ids"][r].float() for r in rows]
         queue.kv_batch_put(part.keys, "train", {"ref_log_prob": nested(found)})
 
-    monkeypatch.setattr(equal_rows, "_REFERENCE_OF_ALL", compute)
-    assert equal_rows._reference_of_different(_trainer(), queue, {}) == "8 rows"  # type: ignore[arg-type]
+    monkeypatch.setattr(trainer_module.PPOTrainer, "_compute_ref_log_prob", compute)
+    assert _trainer()._compute_ref_log_prob(queue, {}) == "8 rows"
     assert sorted(computed) == [queue.keys[row] for row in (0, 1, 3, 5, 7)]
     for tokens, found in zip(
         queue.columns["input_ids"], queue.columns["ref_log_prob"], strict=True
@@ -206,7 +211,7 @@ def test_the_start_models_log_probs_are_computed_once_and_copied(
     queue.columns["input_ids"] = [
         tokens + 100 * n for n, tokens in enumerate(_queue().columns["input_ids"])
     ]
-    equal_rows._reference_of_different(_trainer(), queue, {})  # type: ignore[arg-type]
+    _trainer()._compute_ref_log_prob(queue, {})
     assert "no_lora_adapter" not in queue.extra_info
 
 
@@ -221,14 +226,13 @@ def test_an_update_gets_each_answer_once_and_the_records_keep_each_rows_advantag
         seen.update({row: queue.columns["advantages"][row][0].item() for row in rows})
         return {"metrics": {"mfu": [0.1]}}
 
-    monkeypatch.setattr(equal_rows, "tq", queue)
-    monkeypatch.setattr(update, "tq", queue)
+    monkeypatch.setattr(rows_module, "tq", queue)
     metrics: dict[str, Any] = {}
-    update._update_teaching_rows(_trainer(update_actor=learn), queue, metrics)  # type: ignore[arg-type]
+    _trainer(update_actor=learn)._update_actor(queue, metrics)
     share = (3 + 5 + 4 + 2) / (3 * 3 + 2 * 5 + 4 + 2)
     assert seen == pytest.approx(
         {0: 0.5 * 3 * share, 1: -1.0 * 2 * share, 5: 2.0 * share, 7: 0.7 * share}
     )
-    assert metrics[update.ROWS_METRIC] == 7  # of all answers
+    assert metrics[trainer_module.ROWS_METRIC] == 7  # of all answers
     for row, value in zip(queue.columns["advantages"], before, strict=True):
         assert torch.equal(row, value)

@@ -9,9 +9,14 @@ import pytest
 import torch
 
 from coding_framework.training.credit import group_advantages
-from coding_framework.training.verl import equal_rows, kl_anchor, update
-from coding_framework.training.verl.equal_rows import nested
-from coding_framework.training.verl.kl_anchor import FREE_NATS, MOST_NATS, penalty
+from coding_framework.training.verl import rows, trainer
+from coding_framework.training.verl.rows import (
+    FREE_NATS,
+    MOST_NATS,
+    nested,
+    penalty,
+    teaching_groups,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -44,13 +49,14 @@ def advantages_of(
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     base = torch.tensor(group_advantages(returns, ["a"] * len(returns), scale="none"))
     queue = Queue(advantages=base[:, None] * columns["response_mask"], **columns)
-    monkeypatch.setattr(kl_anchor, "tq", queue)
-    monkeypatch.setattr(equal_rows, "tq", queue)
-    monkeypatch.setattr(kl_anchor, "_ADVANTAGES", lambda trainer, batch, metrics: batch)
+    monkeypatch.setattr(rows, "tq", queue)
+    base_of = lambda trainer, batch, metrics: batch  # noqa: E731
+    monkeypatch.setattr(trainer.PPOTrainer, "_compute_advantage", base_of)
     own = SimpleNamespace(kl_in_advantage=coefficient)
-    trainer = SimpleNamespace(config=SimpleNamespace(algorithm=SimpleNamespace(turn_groups=own)))
+    made = trainer.InStep.__new__(trainer.InStep)
+    made.config = SimpleNamespace(algorithm=SimpleNamespace(turn_groups=own))
     metrics: dict[str, Any] = {}
-    assert kl_anchor._anchored(trainer, queue, metrics) is queue
+    assert made._compute_advantage(queue, metrics) is queue
     return torch.stack(queue.columns["advantages"]), metrics
 
 
@@ -66,9 +72,9 @@ last one is not learnt from."""
 def test_a_lost_token_pays_where_every_answer_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     found, metrics = advantages_of(monkeypatch, 0.05, [0.0] * 4, **LOST)
     torch.testing.assert_close(found, torch.tensor([[0.0, -0.4, 0.0, 0.0]] * 4))
-    assert metrics == {kl_anchor.KL_METRIC: pytest.approx(8.0 / 3)}
+    assert metrics == {trainer.KL_METRIC: pytest.approx(8.0 / 3)}
     teaches = [bool(row.any()) for row in found]
-    assert update.teaching_groups(["u_generator.0_0_0"] * 4, teaches) == 1  # an update is made
+    assert teaching_groups(["u_generator.0_0_0"] * 4, teaches) == 1  # an update is made
 
 
 def test_advantages_of_a_group_stay_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,13 +13,13 @@ pytestmark = pytest.mark.unit
 
 DIES = """
 import threading, time
-from coding_framework.training.verl import actor_watch, main
+from coding_framework.training.verl import main
 leaving = threading.Event()
 main.kill_all = lambda found: (leaving.set(), time.sleep(0.2))
-actor_watch._LOOK_S = 0.01
-actor_watch._dead_actors = lambda: [{}]
-actor_watch.why_it_died = lambda actor: "TurnRowsWorker died"
-actor_watch.watch_actors(lambda said: main._leave(1, f"error: {said}"))
+main._LOOK_S = 0.01
+main._dead_actors = lambda: [{}]
+main.why_it_died = lambda actor: "TurnRowsWorker died"
+main.watch_actors(lambda said: main._leave(1, f"error: {said}"))
 leaving.wait()
 print("error: the queue is gone", file=__import__("sys").stderr)
 main._leave(0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coding_framework.store.records import Measures, Rollout, TierRates, VerdictTime
-from coding_framework.training.verl.measures import measure
-from coding_framework.training.verl.measures import rows_with_advantage as rows
+from coding_framework.training.verl.steps import measure
+from coding_framework.training.verl.steps import rows_with_advantage as rows
 from coding_framework.types import CUDAConversationState, Finding, Generation, Status, Verdict
 from support.made_conversations import make_state, make_turn, make_verdict
 

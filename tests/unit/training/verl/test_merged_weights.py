@@ -14,7 +14,7 @@ from peft import LoraConfig, get_peft_model
 from torch.distributed.fsdp import fully_shard
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from coding_framework.training.verl import merged_weights
+from coding_framework.training.verl import worker
 
 pytestmark = pytest.mark.unit
 
@@ -24,7 +24,7 @@ def one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1
     )
-    monkeypatch.setattr(merged_weights, "get_device_id", lambda: "cpu")
+    monkeypatch.setattr(worker, "get_device_id", lambda: "cpu")
     yield
     torch.distributed.destroy_process_group()
 
@@ -50,6 +50,10 @@ def engine(dtype: str = "bf16", **lora: Any) -> Any:
     )
 
 
+def never(engine: Any) -> Any:
+    raise AssertionError("verl's own way was taken")
+
+
 def merged_by_peft(made: Any) -> dict[str, torch.Tensor]:
     model = get_peft_model(
         LlamaForCausalLM(made.module.config),
@@ -65,7 +69,7 @@ def test_the_rollout_gets_base_and_adapter_in_one_and_the_policy_stays(
 ) -> None:
     made = engine(dtype)
     before = {k: v.full_tensor().clone() for k, v in made.module.state_dict().items()}
-    found = dict(merged_weights._merged(made))
+    found = dict(worker.merged(made, never))
     expected = merged_by_peft(made)
     assert found.keys() == expected.keys()
     moved = 0
@@ -87,7 +91,7 @@ def test_the_rollout_gets_base_and_adapter_in_one_and_the_policy_stays(
 
 @pytest.mark.parametrize("lora", [{"use_dora": True}, {"lora_bias": True}])
 def test_an_adapter_of_another_kind_is_left_to_verl(
-    one_process: None, monkeypatch: pytest.MonkeyPatch, lora: dict[str, Any]
+    one_process: None, lora: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(merged_weights, "_VERLS_MERGED", lambda engine: iter([("verl's", None)]))
-    assert list(merged_weights._merged(engine(**lora))) == [("verl's", None)]
+    theirs: Any = [("verl's", None)]
+    assert list(worker.merged(engine(**lora), lambda engine: iter(theirs))) == theirs

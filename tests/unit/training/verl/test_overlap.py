@@ -7,12 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
-from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from coding_framework.store.conversations import read_rollouts
 from coding_framework.store.folder import learnt_file
-from coding_framework.training.verl import overlap
+from coding_framework.training.verl import trainer as module
+from coding_framework.training.verl.trainer import InStep, OneBehind
 
 pytestmark = pytest.mark.unit
 
@@ -35,7 +34,7 @@ def trainer_of(cls: type) -> Any:
 
 
 def test_the_rollout_stops_for_new_weights_alone() -> None:
-    trainer = trainer_of(PPOTrainerColocateAsync)
+    trainer = trainer_of(OneBehind)
     trainer.on_sample_end()
     assert trainer.checkpoint_manager.told == []
     trainer.on_step_end()
@@ -48,7 +47,7 @@ def test_the_rollout_stops_for_new_weights_alone() -> None:
 
 
 def test_in_step_it_sleeps_while_the_policy_learns() -> None:
-    trainer = trainer_of(PPOTrainerSync)
+    trainer = trainer_of(InStep)
     trainer.on_sample_end()
     assert "sleep_replicas" in trainer.checkpoint_manager.told
 
@@ -57,14 +56,15 @@ def test_in_step_it_sleeps_while_the_policy_learns() -> None:
 def test_what_a_step_learns_from_is_noted_where_it_is_not_what_it_asked_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, one_behind: bool
 ) -> None:
-    monkeypatch.setattr(overlap, "_BALANCE", lambda trainer, batch, metrics: batch)
+    as_it_is = lambda trainer, batch, metrics: batch  # noqa: E731
+    monkeypatch.setattr(module.PPOTrainer, "_balance_batch", as_it_is)
     monkeypatch.setattr(
-        overlap, "read_spec", lambda path: SimpleNamespace(rollouts_dir=str(tmp_path))
+        module, "read_spec", lambda path: SimpleNamespace(rollouts_dir=str(tmp_path))
     )
-    monkeypatch.setenv(overlap.SPEC_VARIABLE, "spec.json")
-    trainer = trainer_of(PPOTrainerColocateAsync if one_behind else PPOTrainerSync)
+    monkeypatch.setenv(module.SPEC_VARIABLE, "spec.json")
+    trainer = trainer_of(OneBehind if one_behind else InStep)
     batch: Any = SimpleNamespace(keys=["3-b_generator.0_0_0", "3-b_generator.0_1_0", "2-a_g.0_0_0"])
-    assert overlap._noted(trainer, batch, {}) is batch
+    assert trainer._balance_batch(batch, {}) is batch
     assert learnt_file(tmp_path, 7).exists() == one_behind
     if one_behind:
         assert learnt_file(tmp_path, 7).read_text().split() == ["[", '"2-a",', '"3-b"', "]"]

@@ -9,10 +9,12 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from coding_framework.errors import TrainingError
-from coding_framework.training.verl import packed_attention
+from coding_framework.training.verl import worker
 from coding_framework.training.verl.overrides import PACKED_ATTENTION
 
 pytestmark = pytest.mark.unit
+
+worker.register_attention()
 
 ROWS = (7, 1, 12, 5)
 
@@ -86,7 +88,7 @@ def test_what_is_not_packed_is_refused() -> None:
         model(input_ids=tokens, position_ids=positions + 1, use_cache=False)
     x = torch.zeros(1, 4, 3, 8)
     with pytest.raises(TrainingError, match="sliding window"):
-        packed_attention.attend(
+        worker.attend(
             None, x, x, x, None, position_ids=torch.arange(3).unsqueeze(0), sliding_window=2
         )
 

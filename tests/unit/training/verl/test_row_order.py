@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from coding_framework.training.verl.row_order import numbered, place
+from coding_framework.training.verl.rows import numbered, place
 
 
 def test_rows_come_by_prompt_group_conversation_and_turn() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from coding_framework.training.verl import token_logprobs as module
+from coding_framework.training.verl import patches
+from coding_framework.training.verl import worker as module
 
 pytestmark = pytest.mark.unit
 
@@ -33,6 +34,7 @@ def test_chunks_give_what_log_softmax_gives(
 def test_verls_own_function_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     import verl.utils.torch_functional as verl_functional
 
+    patches.use_token_logprobs()
     monkeypatch.setattr(verl_functional, "FLAH_ATTN_CROSS_ENTROPY_LOSS_AVAILABLE", False)
     logits, labels = torch.randn(2, 3, 5), torch.zeros(2, 3, dtype=torch.long)
     found = verl_functional.logprobs_from_logits(logits, labels)

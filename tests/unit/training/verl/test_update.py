@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from coding_framework.training.verl import update
-from coding_framework.training.verl.equal_rows import chosen_rows
+from coding_framework.training.verl import rows as rows_module
 from coding_framework.training.verl.overrides import GROUPS_METRIC, ROWS_METRIC
-from coding_framework.training.verl.update import teaching_groups, updates_of
+from coding_framework.training.verl.rows import chosen_rows, teaching_groups, updates_of
+from coding_framework.training.verl.trainer import InStep
 
 pytestmark = pytest.mark.unit
 
@@ -42,18 +42,17 @@ def test_a_step_with_too_few_groups_that_teach_leaves_the_policy_as_it_is(monkey
     group = SimpleNamespace(_dispatch_info={"actor": [0]}, update_actor=asked.append)
     actor = SimpleNamespace(use_kl_loss=False, entropy_coeff=0.0)
     own = SimpleNamespace(least_groups=2, updates_per_step=1)
-    trainer = SimpleNamespace(
-        config=SimpleNamespace(
-            algorithm=SimpleNamespace(turn_groups=own),
-            actor_rollout_ref=SimpleNamespace(actor=actor),
-        ),
-        actor_rollout_wg=group,
+    trainer = InStep.__new__(InStep)
+    trainer.actor_rollout_wg = group
+    trainer.config = SimpleNamespace(
+        algorithm=SimpleNamespace(turn_groups=own),
+        actor_rollout_ref=SimpleNamespace(actor=actor),
     )
     batch = SimpleNamespace(keys=["u_generator.0_0_0", "u_generator.0_1_0"], partition_id="train")
     advantages = {"advantages": torch.tensor([[0.5], [-0.5]])}
-    monkeypatch.setattr(update.tq, "kv_batch_get", lambda **_: advantages)
+    monkeypatch.setattr(rows_module.tq, "kv_batch_get", lambda **_: advantages)
     metrics = {}
-    assert update._update_teaching_rows(trainer, batch, metrics) is batch
+    assert trainer._update_actor(batch, metrics) is batch
     assert metrics == {ROWS_METRIC: 2, GROUPS_METRIC: 1, "actor/grad_norm": 0.0}
     assert not asked
 
