@@ -56,7 +56,7 @@ FLAGS = (
     "judge_gpus", "gpu_memory_utilization", "save_every", "seed", "overrides", "wandb",
     "leave_one_out", "least_spread", "least_groups", "updates_per_step", "importance_cap",
     "validate_every", "validation_tasks", "validation_patience", "task_evidence", "redraws",
-    "minutes", "one_step_off_policy", "kl_in_advantage", "speculative_decoding",
+    "minutes", "one_step_off_policy", "kl_in_advantage",
 )  # fmt: skip
 """Fields of `MultiTurnRLConfig` that are flags."""
 SFT = SFTFolder(Path("sft_checkpoints"))

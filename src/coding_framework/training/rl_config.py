@@ -266,12 +266,6 @@ class MultiTurnRLConfig(Config):
     beside vLLM."""
     gpu_memory_utilization: float = Field(default=0.4, gt=0.0, lt=1.0)
     """Share of each GPU's memory for vLLM, which shares the GPU with the trainer."""
-    speculative_decoding: Literal["suffix"] | None = None
-    """suffix: vLLM guesses an answer's next tokens from answers that it wrote before, of any task
-    and policy, and verifies them in one pass (suffix decoding, arXiv 2411.04975): the answers have
-    the same distribution, and fewer passes write them where they are alike. vLLM alone took 43 s in
-    place of 28 for a first step of 256 answers on an H200, and 16 to 28 s in place of 24 to 27 for
-    later ones; a run of RL was not measured with it. Needs the package arctic-inference==0.1.1."""
     micro_batch_tokens: int | None = Field(default=None, ge=1)
     """Tokens per forward and backward at most. None: one longest row on the CPU, where a larger
     batch is no faster (measured), 16384 on a GPU."""
@@ -371,8 +365,6 @@ class MultiTurnRLConfig(Config):
                 "judge_gpus are of no use to the emulator: set the judge's backend to cuda "
                 "(--judge-backend), or leave judge_gpus out"
             )
-        if self.speculative_decoding and self.device == "cpu":
-            raise ValueError("speculative_decoding is vLLM's: set device cuda, or leave it out")
         if self.rollout_gpus:
             self._possible_apart()
         if self.validate_every % self.save_every:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -264,9 +263,8 @@ def test_users_overrides_come_last() -> None:
         ),
         MultiTurnRLConfig.cpu(model_path="m", algorithm="ppo", compute_dtype="float32"),
         MultiTurnRLConfig(model_path="m", algorithm="ppo", num_gpus=8, compute_dtype="bfloat16"),
-        MultiTurnRLConfig(model_path="m", speculative_decoding="suffix", compute_dtype="bfloat16"),
     ],
-    ids=["cpu-lora-kl", "cpu-dapo", "cpu-kl-in-advantage", "cpu-ppo", "eight-gpus-ppo", "suffix"],
+    ids=["cpu-lora-kl", "cpu-dapo", "cpu-kl-in-advantage", "cpu-ppo", "eight-gpus-ppo"],
 )
 def test_verls_own_configuration_accepts_every_override(config: MultiTurnRLConfig) -> None:
     """Hydra composes verl's schema with them: a name that verl does not know is an error."""
@@ -280,22 +278,6 @@ def test_verls_own_configuration_accepts_every_override(config: MultiTurnRLConfi
         assert composed.critic.strategy == "fsdp2"
         limit = composed.critic.ppo_infer_max_token_len_per_gpu
         assert limit == config.tokens_per_micro_batch
-
-
-def test_a_rollout_speculates_where_it_is_told_and_on_a_gpu() -> None:
-    name = "+actor_rollout_ref.rollout.engine_kwargs.vllm.speculative_config"
-    told = {"model_path": "m", "compute_dtype": "bfloat16"}
-    assert name not in overrides(MultiTurnRLConfig(**told))
-    composed = validated(MultiTurnRLConfig(**told, speculative_decoding="suffix"))
-    given = composed.actor_rollout_ref.rollout.engine_kwargs.vllm.speculative_config
-    assert json.loads(given)["method"] == "suffix"
-    modes = [
-        json.loads(c.actor_rollout_ref.rollout.engine_kwargs.vllm.compilation_config)
-        for c in (validated(MultiTurnRLConfig(**told)), composed)
-    ]
-    assert [mode["cudagraph_mode"] for mode in modes] == ["FULL_DECODE_ONLY", "FULL"]
-    with pytest.raises(ValueError, match="set device cuda"):
-        MultiTurnRLConfig.cpu(model_path="m", speculative_decoding="suffix")
 
 
 def test_the_kl_divergence_is_in_the_loss_or_in_the_advantages() -> None:

@@ -308,16 +308,6 @@ def test_a_rollout_pool_without_cupy_is_refused_before_anything_starts(
         trouble.require_devices(MultiTurnRLConfig(model_path="m", rollout_gpus=1))
 
 
-def test_speculation_without_its_package_is_refused_before_anything_starts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    wanted = MultiTurnRLConfig(model_path="m", speculative_decoding="suffix")
-    with pytest.raises(UsageError, match=r"uv pip install arctic-inference==0\.1\.1"):
-        trouble.require_devices(wanted)
-
-
 def validated(*rewards: float | None) -> tuple[Validation, ...]:
     return tuple(
         Validation(step=2 * i, conversations=4, reward_mean=reward, solved_rate=0.5)

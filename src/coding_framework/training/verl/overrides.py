@@ -34,21 +34,6 @@ _SHORT = {"bfloat16": "bf16", "float32": "fp32"}
 GRAPHS: dict[str, Any] = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
 """vLLM's decoding as CUDA graphs, which saves it most launches, without torch.compile, which takes
 minutes at every start of a run."""
-GUESSING_GRAPHS: dict[str, Any] = {**GRAPHS, "cudagraph_mode": "FULL"}
-"""The same where tokens are guessed: each answer of a pass has another number of them, for which
-the graphs of decoding alone do not serve. vLLM goes back to those where its attention cannot take
-part in such graphs (before Hopper)."""
-SUFFIX_DECODING = "arctic-inference==0.1.1"
-"""What vLLM 0.24 does suffix decoding by."""
-SUFFIX: dict[str, Any] = {
-    "method": "suffix",
-    "num_speculative_tokens": 16,
-    "suffix_decoding_max_tree_depth": 24,
-    "suffix_decoding_max_spec_factor": 2.0,
-    "suffix_decoding_min_token_prob": 0.3,
-}
-"""By these an RL run's answers take 13.1 tokens a pass after eleven steps, and 1.18 verified for
-each (`suffix_decoding.json`). More guesses take memory: each is a row of logits, 0.6 MB."""
 RAY_CPU_SLOTS = 5
 """Logical slots, not cores, beside those of rollout workers and GPUs: verl's actors ask for 3 of
 them, and with fewer they wait for each other silently for ever. Ray starts a worker process a slot
@@ -195,11 +180,7 @@ def _rollout(config: MultiTurnRLConfig) -> dict[str, Any]:
             f"{root}.gpu_memory_utilization": config.gpu_memory_utilization,
             f"{root}.max_model_len": config.max_prompt_tokens + config.max_response_tokens,
         }
-        engine = f"+{root}.engine_kwargs.vllm"
-        if config.speculative_decoding:
-            pairs[f"{engine}.speculative_config"] = json.dumps(SUFFIX)
-        graphs = GUESSING_GRAPHS if config.speculative_decoding else GRAPHS
-        pairs[f"{engine}.compilation_config"] = json.dumps(graphs)
+        pairs[f"+{root}.engine_kwargs.vllm.compilation_config"] = json.dumps(GRAPHS)
     return pairs
 
 

@@ -22,7 +22,6 @@ from coding_framework.store.folder import RLFolder
 from coding_framework.store.records import StepRecord
 from coding_framework.training.recipes import require_gpus
 from coding_framework.training.rl_config import MultiTurnRLConfig
-from coding_framework.training.verl.overrides import SUFFIX_DECODING
 
 FAULT_DOUBT = 0.01
 """A run ends where so many faults would come by chance, at the share that is allowed, less often
@@ -63,11 +62,6 @@ def require_devices(config: MultiTurnRLConfig) -> None:
         raise UsageError(
             "rollout_gpus get their weights through CuPy, which is missing: install it with 'uv "
             "sync --extra verl', or leave rollout_gpus out"
-        )
-    if config.speculative_decoding and importlib.util.find_spec("arctic_inference") is None:
-        raise UsageError(
-            "vLLM speculates by Arctic Inference, which is missing: install it with 'uv pip "
-            f"install {SUFFIX_DECODING}' (it is compiled), or leave speculative_decoding out"
         )
 
 
