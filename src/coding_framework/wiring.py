@@ -22,7 +22,6 @@ from coding_framework.errors import UsageError, first_complaint
 from coding_framework.paths import write_error
 from coding_framework.types import (
     BackendChoice,
-    BackendName,
     BaselinesName,
     Config,
     DTypeName,
@@ -38,12 +37,11 @@ if TYPE_CHECKING:
     from coding_framework.agents.prompts import PromptBudget
     from coding_framework.cuda.judge import JudgeConfig
     from coding_framework.cuda.many.pool import JudgePool
-    from coding_framework.cuda.many.split_judge import RemoteBuildJudge, RemoteCompiler
     from coding_framework.orchestration.turn import Agent
     from coding_framework.training.reward_functions.cuda_performance_reward import (
         CUDAPerformanceReward,
     )
-    from coding_framework.training.verl.ray_judge import RayJudgePool, SplitRayJudgePool
+    from coding_framework.training.verl.ray_judge import RayJudgePool
 
 
 class JudgeSettings(Config):
@@ -58,8 +56,7 @@ class JudgeSettings(Config):
     seed: int | None = Field(default=None, ge=0)
     """Seed of the inputs: an equal seed draws equal inputs. Default: secret inputs."""
     workers: int | None = Field(default=None, ge=1)
-    """Processes that judge. Default: one a core, of each node with --ray; one for each GPU of a
-    node that offers bench_gpu."""
+    """Processes that judge. Default: one a core, of each node with --ray."""
     baselines: BaselinesName = "eager"
     """Which times of PyTorch are taken beside the kernel's, on a GPU: none, those of eager PyTorch,
     or with compiled those of torch.compile too."""
@@ -170,20 +167,17 @@ def run_secret(folder: Path) -> str:
 
 def make_ray_judge(
     settings: JudgeSettings, address: str, *, time_naive: bool = True
-) -> RayJudgePool | SplitRayJudgePool:
+) -> RayJudgePool:
     """A judge on every node of the Ray cluster at `address` ("local": one on this machine). Where
-    nodes have the resource `bench_gpu` they alone judge, and others compile for them, unless it is
-    the emulator that is asked for. time_naive: as `make_judge` has it."""
+    nodes have the resource `judge` they alone do. time_naive: as `make_judge` has it."""
     # read when Ray is imported: it would rebuild the environment of `uv run` on every node
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    from coding_framework.training.verl.ray_cluster import BENCH, connect, disconnect, has_resource
+    from coding_framework.training.verl.ray_cluster import JUDGE, connect, disconnect, has_resource
     from coding_framework.training.verl.ray_judge import RayJudgePool
 
     joined = connect(address)
     try:
-        if settings.backend != "emulator" and has_resource(BENCH):
-            return make_split_judge(settings, "cuda", leave=joined, time_naive=time_naive)
         arguments = {
             **settings.model_dump(),
             "secret": _secret_for_all(settings),
@@ -194,6 +188,7 @@ def make_ray_judge(
             arguments,
             jobs_per_node=settings.workers,
             leave=joined,
+            resource=JUDGE if has_resource(JUDGE) else None,
         )
     except BaseException:
         if joined:
@@ -201,50 +196,9 @@ def make_ray_judge(
         raise
 
 
-def make_split_judge(
-    settings: JudgeSettings,
-    backend: BackendName,
-    *,
-    leave: bool = False,
-    time_naive: bool = True,
-) -> SplitRayJudgePool:
-    """A judge in two halves on the Ray cluster that this process is in. backend: what the nodes
-    with `bench_gpu` judge on. leave: the cluster, with the pool. time_naive: as `make_judge` has
-    it."""
-    from coding_framework.training.verl.ray_judge import Part, SplitRayJudgePool
-
-    arguments = {
-        **settings.model_dump(exclude={"workers"}),
-        "backend": backend,
-        "secret": _secret_for_all(settings),
-        "time_naive": time_naive,
-    }
-    return SplitRayJudgePool(
-        Part("coding_framework.wiring:make_compiling_half", arguments),
-        Part("coding_framework.wiring:make_judging_half", arguments),
-        jobs_per_gpu=settings.workers,
-        leave=leave,
-    )
-
-
 def _secret_for_all(settings: JudgeSettings) -> str | None:
     """For judges that draw alike; None where a seed says what is drawn."""
     return os.urandom(32).hex() if settings.seed is None else None
-
-
-def make_compiling_half(*, conditions: Mapping[str, str], **arguments: Any) -> RemoteCompiler:
-    """What compiles on a node for `make_judging_half` of the same arguments. conditions: under
-    which that one's builds have to be made."""
-    from coding_framework.cuda.many.split_judge import RemoteCompiler
-
-    return RemoteCompiler(judge_config(**arguments), conditions)
-
-
-def make_judging_half(*, workers: int, **arguments: Any) -> RemoteBuildJudge:
-    """What judges builds that `make_compiling_half` made, on one GPU of the node that it is on."""
-    from coding_framework.cuda.many.split_judge import RemoteBuildJudge
-
-    return RemoteBuildJudge(judge_config(**arguments), workers)
 
 
 def make_cluster_judge(

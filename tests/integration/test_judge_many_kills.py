@@ -19,7 +19,7 @@ import pytest
 
 from corpus.judge_attacks import ATTACKS
 from support.judge_tasks import ADD, ADD_TASK, DOUBLE, DOUBLE_TASK, ROW_SUM, ROW_SUM_TASK
-from support.split_cases import other_cache
+from support.other_cache import other_cache
 from support.waiting import PATIENCE_S, left_of
 
 pytestmark = pytest.mark.integration

@@ -15,7 +15,7 @@ from coding_framework.data.registry import find_task
 from coding_framework.data.synthesis.catalog import kernels_of
 from coding_framework.data.synthesis.receipts import built_receipts_path
 from coding_framework.data.synthesis.styles import varied_style
-from support.split_cases import other_cache
+from support.other_cache import other_cache
 
 pytestmark = pytest.mark.integration
 

@@ -23,7 +23,7 @@ from coding_framework.wiring import JudgeSettings, make_judge, make_ray_judge
 
 if TYPE_CHECKING:
     from coding_framework.cuda.many.pool import JudgePool
-    from coding_framework.training.verl.ray_judge import RayJudgePool, SplitRayJudgePool
+    from coding_framework.training.verl.ray_judge import RayJudgePool
 
 
 def add_to(commands: Any) -> None:
@@ -98,7 +98,7 @@ async def judge_pairs(
         tasks = _tasks(left)
         sink = stack.enter_context(JsonlSink(output)) if output is not None else None
         total = len(pairs)
-        judge: JudgePool | RayJudgePool | SplitRayJudgePool
+        judge: JudgePool | RayJudgePool
         if ray is None:
             judge = make_judge(**settings.model_dump())
         else:

@@ -25,7 +25,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, SecretBytes
 
@@ -37,11 +37,9 @@ from coding_framework.cuda.model_new.extensions import MAX_LATE_REQUESTS, Extens
 from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA, judge_digest
 from coding_framework.cuda.safety_wrapper import SafetyWrapper
-from coding_framework.cuda.sandbox import Sandbox
 from coding_framework.cuda.timing.baseline_times import BaselineTimes
 from coding_framework.cuda.timing.naive_kernels import NaiveKernels, NaiveWriter
 from coding_framework.cuda.timing.results import TimedCase, summed_counters
-from coding_framework.cuda.toolchain.toolkit import Toolkit
 from coding_framework.cuda.trial.verdict_draft import VerdictDraft
 from coding_framework.errors import DeviceFullError, UsageError
 from coding_framework.store.events import log
@@ -124,25 +122,6 @@ class JudgeConfig(Record):
         return (*self.experiment_without, *(() if self.small_shapes else ("small_shapes",)))
 
 
-class BuildSource(Protocol):
-    """Where a judge gets builds: `CUDACompiler`, or `RemoteBuilds` for those of another machine."""
-
-    toolkit: Toolkit
-    sandbox: Sandbox
-    architecture: int
-
-    def compile_source(
-        self, code: str, later: Sequence[ExtensionRequest] = ()
-    ) -> CompilationResult:
-        """The build of a source; a fault of the source's is in the result. later: what an answer
-        asked `load_inline` for while it ran."""
-        ...
-
-    def compile_ahead(self, code: str) -> None:
-        """Start on a source whose build will soon be asked for."""
-        ...
-
-
 class Judge:
     """Judges candidates one at a time, in one thread. For many at once: `JudgePool`."""
 
@@ -150,7 +129,7 @@ class Judge:
         self,
         config: JudgeConfig | None = None,
         *,
-        compiler: BuildSource | None = None,
+        compiler: CUDACompiler | None = None,
         tell: Callable[[str], object] = str,
     ) -> None:
         """tell: hears in a few words which step a verdict is at; by default nobody does."""
@@ -164,9 +143,7 @@ class Judge:
         self._device_backend: Backend | None = None
         self._warm_up = threading.Thread(target=_quietly, args=(self._prepare,), daemon=True)
         self._warm_up.start()
-        self._compiler: BuildSource = compiler or CUDACompiler(
-            CompilerConfig(sandbox=self.config.sandbox)
-        )
+        self._compiler = compiler or CUDACompiler(CompilerConfig(sandbox=self.config.sandbox))
         self._safety = SafetyWrapper()
         self._seeds = seeds_of(self.config)
         self._without = self.config.without
@@ -492,7 +469,7 @@ def new_draft(
     task: Task,
     candidate: Candidate,
     backend: BackendName,
-    compiler: BuildSource,
+    compiler: CUDACompiler,
     config: JudgeConfig,
 ) -> VerdictDraft:
     """A draft whose receipt says what judged."""

@@ -51,7 +51,7 @@ WANDB_ROWS = 500
 
 if TYPE_CHECKING:
     from coding_framework.cuda.many.pool import JudgePool
-    from coding_framework.training.verl.ray_judge import RayJudgePool, SplitRayJudgePool
+    from coding_framework.training.verl.ray_judge import RayJudgePool
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _unanswered(suites: Sequence[EvalSuite], options: EvalOptions) -> dict[str, 
 
 def _judge(
     plan: EvalPlan, options: EvalOptions, judging: JudgeSettings
-) -> JudgePool | RayJudgePool | SplitRayJudgePool:
+) -> JudgePool | RayJudgePool:
     naive = options.baseline == "naive"
     if options.ray is not None:
         return make_ray_judge(judging, options.ray, time_naive=naive)

@@ -33,16 +33,15 @@ def test_naive_kernels_are_timed_for_their_own_baseline_alone(
     assert seen == [baseline == "naive"]
 
 
-def test_judges_of_a_cluster_are_told_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("resource", ["judge", None])
+def test_judges_of_a_cluster_are_told_it_and_are_where_nodes_judge_alone(
+    resource: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[dict[str, Any]] = []
     monkeypatch.setattr(ray_cluster, "connect", lambda address: False)
-    monkeypatch.setattr(ray_cluster, "has_resource", lambda name: name == "bench_gpu")
+    monkeypatch.setattr(ray_cluster, "has_resource", lambda name: name == resource)
     monkeypatch.setattr(
-        ray_judge, "RayJudgePool", lambda factory, arguments, **_: told.append(arguments)
+        ray_judge, "RayJudgePool", lambda factory, arguments, **how: told.append(arguments | how)
     )
-    monkeypatch.setattr(
-        ray_judge, "SplitRayJudgePool", lambda first, second, **_: told.append(second.arguments)
-    )
-    for settings in (JudgeSettings(backend="emulator"), JudgeSettings(backend="cuda")):
-        make_ray_judge(settings, "local", time_naive=False)
-    assert [arguments["time_naive"] for arguments in told] == [False, False]
+    make_ray_judge(JudgeSettings(backend="cuda"), "local", time_naive=False)
+    assert [(found["time_naive"], found["resource"]) for found in told] == [(False, resource)]

@@ -240,23 +240,6 @@ class Seat:
             os.close(self._handle)
 
 
-def claim_gpu() -> Gpu:
-    """A GPU for this process and those that it starts: no other one of this user claims it as long
-    as this one lives. Raises DeviceError where none is left."""
-    for gpu in usable():
-        handle = _open(_folder(gpu.uuid) / "claim")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            continue
-        return gpu  # the lock ends with the process: nobody closes its handle
-    raise DeviceError(
-        "each GPU here that can be used is claimed by another process: give the node as many "
-        "bench_gpu as it has GPUs"
-    )
-
-
 def usable() -> tuple[Gpu, ...]:
     """GPUs that are not in quarantine. Raises DeviceError where there is none."""
     found = gpus()

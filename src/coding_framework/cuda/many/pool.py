@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property, partial
@@ -43,7 +43,6 @@ from coding_framework.store.events import log
 from coding_framework.types import (
     BackendName,
     Candidate,
-    CompilationResult,
     Probe,
     ProbeResult,
     Status,
@@ -92,21 +91,19 @@ class JudgePool:
         job_wall_s: float = 900.0,
         cache_folder: Path | None = None,
         cache_bytes: int | None = None,
-        remote_builds: bool = False,
         told_to: Path | None = None,
     ) -> None:
         """workers: default one a core, and never more than a GPU's memory has rooms for.
         job_wall_s: backstop on one job, our fault when reached.
         cache_folder: where verdicts are kept, for judges of the same configuration and secret,
         and equal candidates that are here at the same time are judged once; None: nowhere, and each
-        is judged anew. cache_bytes: of that folder at most; None: any number. remote_builds:
-        compile nothing; for `judge_builds` alone. told_to: the run in whose judge.jsonl the pool
-        says what it does; None: it says nothing."""
+        is judged anew. cache_bytes: of that folder at most; None: any number. told_to: the run
+        in whose judge.jsonl the pool says what it does; None: it says nothing."""
         self.config = with_secret(config or JudgeConfig())
         self._backend = choose_backend(self.config.backend)
         self._job_wall_s = job_wall_s
         self._cache_folder, self._cache_bytes = cache_folder, cache_bytes
-        self._setup = {**_setup_frame(self.config), "remote_builds": remote_builds}
+        self._setup = _setup_frame(self.config)
         self.capacity = judges_at_once(workers or available_cores(), self._backend)
         """Candidates at a time."""
         self._threads = ThreadPoolExecutor(self.capacity, thread_name_prefix="judge")
@@ -152,19 +149,6 @@ class JudgePool:
         return MadeTemplates.model_validate(
             self._work(task, self._ask_retrying, job).result()["templates"]
         )
-
-    async def judge_builds(
-        self, task: Task, code: str, builds: Mapping[str, CompilationResult]
-    ) -> Verdict | dict[str, Any]:
-        """The verdict by builds that another machine made (`remote_builds.py`), or the request for
-        a build that is missing, as data. builds: by the digests of their requests. Raises
-        InfrastructureError on a fault of ours."""
-        found = {digest: result.model_dump(mode="json") for digest, result in builds.items()}
-        job = {**_job(task, code), "builds": found}
-        answer = await asyncio.wrap_future(self._work(task, self._ask_retrying, job))
-        if "wanted" in answer:
-            return dict(answer["wanted"])
-        return Verdict.model_validate(answer["verdict"])
 
     def _submit(self, task: Task, code: str) -> Future[Verdict]:
         if (reason := too_long(code)) is not None:  # megabytes would go through every process

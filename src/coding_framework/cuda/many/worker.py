@@ -11,15 +11,12 @@ import queue
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any
 
-from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.cuda.many.frames import read_frame, write_frame
-from coding_framework.cuda.many.remote_builds import BuildWantedError, RemoteBuilds
 from coding_framework.errors import error_as_data
-from coding_framework.types import Candidate, CompilationResult, Probe, Task
+from coding_framework.types import Candidate, Probe, Task
 
 _REST_S = 3.0
 """Without a job a worker gives back memory after it."""
@@ -34,9 +31,9 @@ def main() -> None:
     if setup is None:
         return
     threading.Thread(target=_receive, args=(jobs,), daemon=True).start()
-    made = _make_judge(setup, answers)
-    while made is not None:
-        write_frame(answers, _answer(*made, _next(jobs, made[0])))
+    judge = _make_judge(setup, answers)
+    while judge is not None:
+        write_frame(answers, _answer(judge, _next(jobs, judge)))
 
 
 def _next(jobs: queue.Queue[dict[str, Any]], judge: Judge) -> dict[str, Any]:
@@ -55,16 +52,12 @@ def _receive(jobs: queue.Queue[dict[str, Any]]) -> None:
     os._exit(0)
 
 
-def _make_judge(setup: dict[str, Any], answers: Any) -> tuple[Judge, RemoteBuilds | None] | None:
-    """The judge, and where it gets its builds if it makes none itself."""
+def _make_judge(setup: dict[str, Any], answers: Any) -> Judge | None:
     try:
         config = JudgeConfig.model_validate(
             {**setup["config"], "secret": bytes.fromhex(setup["secret"])}
         )
-        builds = None
-        if setup["remote_builds"]:
-            builds = RemoteBuilds(CUDACompiler(CompilerConfig(sandbox=config.sandbox)))
-        judge = Judge(config, compiler=builds)
+        judge = Judge(config)
         import torch
 
         torch.set_num_threads(1)
@@ -72,10 +65,10 @@ def _make_judge(setup: dict[str, Any], answers: Any) -> tuple[Judge, RemoteBuild
         write_frame(answers, error_as_data(e))
         return None
     write_frame(answers, {"ready": True})
-    return judge, builds
+    return judge
 
 
-def _answer(judge: Judge, builds: RemoteBuilds | None, job: dict[str, Any]) -> dict[str, Any]:
+def _answer(judge: Judge, job: dict[str, Any]) -> dict[str, Any]:
     try:
         task = Task.model_validate(job["task"])
         candidate = Candidate.model_construct(code=job["code"])
@@ -88,13 +81,8 @@ def _answer(judge: Judge, builds: RemoteBuilds | None, job: dict[str, Any]) -> d
         if job.get("templates"):
             made = judge.templates(task, candidate)
             return {"templates": made.model_dump(mode="json")}
-        if builds is not None:
-            sent = job["builds"].items()
-            builds.deliver({k: CompilationResult.model_validate(v) for k, v in sent})
         verdict = judge.judge(task, candidate)
         return {"verdict": verdict.model_dump(mode="json")}
-    except BuildWantedError as e:
-        return {"wanted": asdict(e.request)}
     except Exception as e:  # the boundary: the pool raises it again on its side
         return error_as_data(e)
 

@@ -72,15 +72,13 @@ class ActorGroup:
         arguments: Mapping[str, Any],
         layout: Layout,
         *,
-        does: str = "judged",
         wall_s: float,
     ) -> None:
-        """factory: "module:callable" that makes of `arguments` what an actor holds. does: what it
-        did with a candidate, in messages. wall_s: backstop on one call, our fault when reached.
-        Raises InfrastructureError where an actor does not start."""
+        """factory: "module:callable" that makes of `arguments` what an actor holds. wall_s:
+        backstop on one call, our fault when reached. Raises InfrastructureError where an actor
+        does not start."""
         self._nodes = _start(factory, dict(arguments), layout)
         self._places = layout.places
-        self._does = does
         self._wall_s = wall_s
         self.capacity = layout.places * layout.count
         """Calls at a time."""
@@ -102,20 +100,9 @@ class ActorGroup:
             finally:
                 await self._give(node)
         raise InfrastructureError(
-            f"a candidate of task {task!r} was lost twice with the process that {self._does} it "
+            f"a candidate of task {task!r} was lost twice with the process that judged it "
             f"({why}): try again"
         )
-
-    def ask_all(self, method: str) -> list[Any]:
-        """What a method without arguments gives, of each of them; blocking, before any call."""
-        asked = [node.actor.ask.remote(method) for node in self._nodes]
-        try:
-            answers = ray.get(asked, timeout=_START_S)
-        except RayError as e:
-            raise InfrastructureError(f"a judge was lost as it started ({e}): try again") from e
-        for answer in answers:
-            raise_from_node(answer)
-        return list(answers)
 
     def close(self) -> None:
         """End every actor now."""
@@ -137,7 +124,7 @@ class ActorGroup:
                 except TimeoutError as e:
                     if all(n.lost for n in self._nodes):
                         raise InfrastructureError(
-                            f"all processes of the Ray cluster that {self._does} candidates are "
+                            "all processes of the Ray cluster that judged candidates are "
                             "lost: add a node, and try again"
                         ) from e
 
@@ -177,7 +164,7 @@ class ActorGroup:
             self._lose(node, killed=node.life)
             ray.kill(node.actor, no_restart=False)  # what else it has is done again
             raise InfrastructureError(
-                f"no node {self._does} a candidate of task {task!r} within {self._wall_s:.0f} s: "
+                f"no node judged a candidate of task {task!r} within {self._wall_s:.0f} s: "
                 "look at the cluster, and try again"
             ) from e
         raise_from_node(answer)

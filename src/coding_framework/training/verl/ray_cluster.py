@@ -10,12 +10,10 @@ import ray
 
 from coding_framework.errors import InfrastructureError, UsageError
 
-BENCH = "bench_gpu"
-"""Ray resource of nodes whose GPUs judge, one unit a GPU."""
 JUDGE = "judge"
-"""Ray resource of nodes that judge, or that compile for those with `BENCH`: a unit for each
-candidate that a node takes at a time. Such a node offers Ray no processors (--num-cpus=0):
-whatever else runs on the cluster would be put there too, and take the judge's place."""
+"""Ray resource of nodes that judge: a unit for each candidate that a node takes at a time. Such a
+node offers Ray no processors (--num-cpus=0): whatever else runs on the cluster would be put there
+too, and take the judge's place."""
 _CONNECT_S = 10.0
 
 
@@ -79,41 +77,6 @@ def judging_layout(jobs: int | None, nodes: int | None, resource: str | None) ->
     return Layout(count, jobs, _takes(jobs, resource))
 
 
-def bench_layout(jobs: int | None) -> Layout:
-    """An actor for each unit of `BENCH`. jobs: of each; default the fewest processors of a node
-    for each of its units."""
-    nodes = [(_units(n, "CPU"), _units(n, BENCH)) for n in _alive() if _benches(n)]
-    nodes = [(cpus, units) for cpus, units in nodes if units]
-    most = min((cpus // units for cpus, units in nodes), default=0)
-    if not 0 < (jobs or most) <= most:
-        raise UsageError(
-            f"the nodes with {BENCH} have at least {most} processors for each unit of it: ask for "
-            "no more candidates at a time on a GPU, or give them more"
-        )
-    places = jobs or most
-    options = {"num_cpus": places, "resources": {BENCH: 1}, "num_gpus": 0}
-    return Layout(sum(units for _, units in nodes), places, options)
-
-
-def compiling_layout() -> Layout:
-    """An actor on each node that compiles: those with `JUDGE` where there are any, else all without
-    `BENCH`, by their processors."""
-    named = has_resource(JUDGE)
-    what = JUDGE if named else "CPU"
-    found = [_units(node, what) for node in _alive() if named or not _benches(node)]
-    found = [units for units in found if units >= 1]
-    if not found:
-        raise InfrastructureError(
-            f"no node of the Ray cluster compiles for those with {BENCH}: add one without it, or "
-            f"with {_start_of(JUDGE)}"
-        )
-    if named:
-        return Layout(len(found), min(found), _takes(min(found), JUDGE))
-    benches = ",".join(node["NodeID"] for node in _alive() if _benches(node))
-    others = {"label_selector": {"ray.io/node-id": f"!in({benches})"}}
-    return Layout(len(found), min(found), _takes(min(found), None) | others)
-
-
 def _takes(places: int, resource: str | None) -> dict[str, Any]:
     """What an actor of so many places takes of its node."""
     if resource is None:
@@ -132,10 +95,6 @@ def _start_of(resource: str) -> str:
 
 def _alive() -> list[dict[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]
-
-
-def _benches(node: dict[str, Any]) -> bool:
-    return BENCH in node["Resources"]
 
 
 def _units(node: dict[str, Any], resource: str) -> int:

@@ -16,7 +16,6 @@ from coding_framework.cuda.device.gpu_sharing import (
     Gpu,
     GpuLock,
     Seat,
-    claim_gpu,
     parse_gpus,
     quarantine,
 )
@@ -184,13 +183,6 @@ def test_seats_go_to_the_gpu_with_the_fewest_processes() -> None:
     assert [seat.gpu.index for seat in seats] == [0, 1, 0, 1, 0]
     seats[1].close()
     assert Seat((ONE, TWO)).gpu.index == 1
-
-
-def test_a_claimed_gpu_is_claimed_by_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "gpus", lambda: (ONE, TWO))
-    assert {claim_gpu(), claim_gpu()} == {ONE, TWO}
-    with pytest.raises(DeviceError, match="as many bench_gpu as it has GPUs"):
-        claim_gpu()
 
 
 def test_a_gpu_in_quarantine_gets_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
