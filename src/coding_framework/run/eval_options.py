@@ -80,9 +80,6 @@ class EvalOptions(Config):
     """Only tasks of this tier. Default: all."""
     kernelbench_dir: Path | None = None
     """Checkout of KernelBench, for suites kernelbench:1 to kernelbench:4."""
-    second_opinion: Path | None = None
-    """Checkout of KernelBench, whose own evaluator is asked too, outside any sandbox; it needs a
-    GPU and suites of KernelBench."""
     k: str | None = None
     """The k of pass@k, with commas between. Default: those of 1, 5, 10, 50, 100 that the samples
     allow."""

@@ -33,7 +33,6 @@ from coding_framework.evaluation.outcome import (
     summarize_run,
 )
 from coding_framework.evaluation.samples import SampleRecord
-from coding_framework.evaluation.second_opinion import require_checkout, second_opinions
 from coding_framework.evaluation.suites import EvalSuite, load_suite
 from coding_framework.monitoring.run_watch import RunWatch
 from coding_framework.monitoring.wandb_sink import EVALUATION_PROJECT, WandbSink, wandb_wanted
@@ -109,8 +108,6 @@ def plan_evaluation(model: str | None, suites: Sequence[str], options: EvalOptio
         gates = parse_gates(options.fail_under, metrics, scopes)
     if options.kernelbench_out is not None:
         level_of(loaded)
-    if options.second_opinion is not None:
-        require_checkout(options.second_opinion, loaded)
     weights = weights_of(model, options)
     card = card_of(weights) if weights is not None else None
     return EvalPlan(
@@ -234,11 +231,7 @@ def _finish(
         compared=compared,
     )
     held = check_gates(plan.gates, lambda gate: number_of(gate, outcome), complete=complete)
-    notes = outcome.notes
-    if options.second_opinion is not None:
-        file = EvalFolder(options.output_dir).second_opinion
-        notes += tuple(second_opinions(file, options.second_opinion, plan.suites, found))
-    outcome = outcome.model_copy(update={"gates": tuple(held), "notes": notes})
+    outcome = outcome.model_copy(update={"gates": tuple(held)})
     write_evaluation(options.output_dir, outcome, found)
     _tell_wandb(outcome, records, options)
     if options.kernelbench_out is not None:

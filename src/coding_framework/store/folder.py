@@ -229,8 +229,6 @@ class EvalFolder(_Folder):
     records = _Below("records.jsonl")
     """A flat line a sample: these three are made from the two above."""
     summary = _Below("summary.json")
-    second_opinion = _Below("second_opinion.jsonl")
-    """A line a kernel, when KernelBench's evaluator has said what it says of it."""
     report = _Below("report.html")
     plots = _Below("plots")
 
