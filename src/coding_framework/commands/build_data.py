@@ -139,22 +139,26 @@ def build_sft(
     *,
     judge: bool = True,
     workers: int | None = None,
+    however_long: bool = True,
 ) -> SftManifest:
     """Pairs of the selected tasks into a folder: examples with their index, manifest, card.
 
     judge: first judge the kernels and faults that have no receipt; else they are left out.
+    however_long: False: raises UsageError where that would take long.
     """
     path, report = built_receipts_path(), PairReport()
     folder = output or datasets_dir() / "sft"
     if selection.scope == "modules":
         drafts = selected_modules(selection)
         if judge:
-            judge_jobs(module_jobs(drafts), path, workers, known=module_receipts(path))
+            jobs, known = module_jobs(drafts), module_receipts(path)
+            judge_jobs(jobs, path, workers, known=known, however_long=however_long)
         examples = module_pairs(drafts, module_receipts(path), report)
         return _finish_set(ExampleStore.write(folder / EXAMPLES_NAME, examples), "modules", report)
     functions = selected_functions(selection.model_copy(update={"split": Split.TRAIN}))
     if judge:
-        judge_jobs((*kernel_jobs(functions), *pair_jobs(functions)), path, workers)
+        both = (*kernel_jobs(functions), *pair_jobs(functions))
+        judge_jobs(both, path, workers, however_long=however_long)
     store = ExampleStore.write(
         folder / EXAMPLES_NAME, sft_pairs(functions, all_receipts(path), report)
     )

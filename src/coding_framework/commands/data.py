@@ -35,6 +35,8 @@ class SftSetOptions(Config):
     so."""
     only_judged: bool = False
     """Judge nothing now: take only kernels that have been judged before."""
+    yes: bool = False
+    """Judge what was never judged, however long it takes."""
     workers: int | None = Field(default=None, ge=0)
     """Processes that judge. Default, and 0: one a core."""
     output: Path | None = None
@@ -151,7 +153,11 @@ def run_build_sft(args: Namespace) -> int:
         )
     else:
         manifest = build_sft(
-            selection, options.output, judge=not options.only_judged, workers=workers
+            selection,
+            options.output,
+            judge=not options.only_judged,
+            workers=workers,
+            however_long=options.yes,
         )
     print(manifest.model_dump_json(indent=2))
     return EXIT_OK

@@ -18,10 +18,16 @@ from coding_framework.data.synthesis.receipts import (
     build_receipts,
     carried,
 )
-from coding_framework.monitoring.progress import Progress
+from coding_framework.errors import UsageError
+from coding_framework.monitoring.progress import Progress, duration
 from coding_framework.store.lines import JsonlSink
 from coding_framework.types import BackendChoice
 from coding_framework.wiring import cores, make_judge
+
+VERDICT_CORE_S = 1.0
+"""A verdict of the emulator, on the usual small shapes."""
+UNASKED_S = 900.0
+"""What would take longer is begun only where it was asked for."""
 
 
 def judge_jobs(
@@ -32,12 +38,13 @@ def judge_jobs(
     backend: BackendChoice = "emulator",
     known: Mapping[Key, KernelReceipt] | None = None,
     minutes: float = math.inf,
+    however_long: bool = True,
 ) -> tuple[int, int]:
     """Judge what has no receipt, appending to `path`; (open for a fault of ours, judged now). A job
     that is a known kernel in another spelling is compiled and takes its receipt along.
 
     known: the receipts that count; None: the package's and those of `path`. minutes: after these no
-    further job is begun.
+    further job is begun. however_long: False: raises UsageError where it would take long.
     """
     known = all_receipts(path) if known is None else known
     wanted = list({job.key: job for job in jobs}.values())
@@ -46,6 +53,12 @@ def judge_jobs(
     pending = [job for job in wanted if job.key not in known]
     if not pending:
         return 0, 0
+    takes_s = min(len(pending) * VERDICT_CORE_S / count, 60 * minutes)
+    if not however_long and takes_s > UNASKED_S:
+        raise UsageError(
+            f"{len(pending)} kernels were never judged here, which takes about {duration(takes_s)} "
+            f"on {count} cores: --yes begins it, --tasks N takes fewer, --only-judged none"
+        )
     written, end = 0, time.monotonic() + 60 * minutes
 
     async def judge() -> int:
