@@ -59,6 +59,11 @@ FLAGS = (
     "minutes", "one_step_off_policy", "kl_in_advantage",
 )  # fmt: skip
 """Fields of `MultiTurnRLConfig` that are flags."""
+FIRST = (
+    "config", "generator_checkpoint", "output_dir", "num_episodes", "max_turns",
+    "prompts_per_step", "samples_per_prompt", "learning_rate", "dry_run",
+)  # fmt: skip
+"""What `--help` shows."""
 SFT = SFTFolder(Path("sft_checkpoints"))
 """Where run_sft_training.py leaves its adapters by default."""
 NO_CHECKPOINT = (
@@ -79,6 +84,7 @@ POOL = {
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line; a flag that is not given keeps the recipe's value. Raises UsageError."""
     cli = script_parser(__doc__)
+    cli.first = FIRST
     add_switch(cli, "--dry-run", "print what would run where, and start nothing")
     cli.add_argument(
         "--generator-checkpoint",

@@ -49,11 +49,17 @@ FLAGS = (
     "held_out_tasks", "save_every", "seed", "wandb",
 )  # fmt: skip
 """Fields of `SFTConfig` that are flags."""
+FIRST = (
+    "config", "base_model", "output_dir", "num_examples", "epochs", "learning_rate", "device",
+    "held_out_tasks", "dry_run",
+)  # fmt: skip
+"""What `--help` shows."""
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line; a flag that is not given keeps the recipe's value. Raises UsageError."""
     cli = script_parser(__doc__)
+    cli.first = FIRST
     add_flags(cli, SFTConfig, FLAGS, cpu=SFTConfig.cpu())
     add_flags(cli, Recipe, ["task_scope", "sandbox"])
     add_switch(cli, "--dry-run", "print what would be trained, and start nothing")

@@ -52,8 +52,13 @@ OF_THE_JUDGE = tuple(name for name in (*JUDGING, "workers") if name != "seed")
 """The seed of `eval` is that of tasks and sampling; inputs stay secret."""
 
 
+FIRST = ("suite", "output_dir", "answers", "server", "samples", "turns", "limit", "compare")
+"""Flags that its help shows first."""
+
+
 def add_to(commands: Any) -> None:
     p = add_command(commands, "eval", run, "Evaluate a model or answers; compare two runs.")
+    p.first = FIRST
     p.add_argument(
         "what",
         nargs="*",

@@ -25,17 +25,40 @@ from coding_framework.errors import UsageError, first_complaint
 NO_DOCKER = ("--no-docker", "--no-docker-sandbox")
 SHOWN_FLAGS = 16
 """A complaint lists a command's flags where they are no more than these."""
+SHOWN_FIRST = 8
+"""Flags that `--help` shows of a command that has more than `SHOWN_FLAGS`."""
+ALL = "--help-all"
 C = TypeVar("C", bound=BaseModel)
 
 
 class FlagParser(argparse.ArgumentParser):
-    """A parser whose complaint is one sentence, raised as UsageError. It takes no abbreviations."""
+    """A parser whose complaint is one sentence, raised as UsageError. It takes no abbreviations.
+    Its help shows the flags that matter first, and all of them with `--help-all`."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(allow_abbrev=False, **settings)
         self._given: list[str] = []
+        self.first: tuple[str, ...] = ()
+        """By their names in the namespace; empty: those that were added first."""
+        self.add_argument(ALL, action=_HelpAll, nargs=0, help=argparse.SUPPRESS)
         self.actions: dict[str, FlagParser] = {}
         """By the first word, of a command that also works without one (`add_action`)."""
+
+    def format_help(self, *, whole: bool = False) -> str:
+        flags = [a for a in self._actions if a.option_strings and a.help != argparse.SUPPRESS]
+        others = [action for action in flags if action.dest != "help"]
+        first = self.first or [action.dest for action in others[:SHOWN_FIRST]]
+        later = {a: a.help for a in others if a.dest not in first and not a.required}
+        if whole or len(flags) <= SHOWN_FLAGS:
+            return super().format_help()
+        try:
+            for action in later:
+                action.help = argparse.SUPPRESS
+            shown = super().format_help()
+        finally:
+            for action, text in later.items():
+                action.help = text
+        return f"{shown}\n{len(later)} more flags: {self.prog} {ALL}\n"
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, unknown = self.parse_known_args(args, namespace)
@@ -73,6 +96,13 @@ class FlagParser(argparse.ArgumentParser):
         words = (word for word in self._given if word.startswith("--") and len(word) > 2)
         unknown = next((word for word in words if word.split("=")[0] not in known), None)
         return unknown if unknown is not None and _near(unknown.split("=")[0], known) else None
+
+
+class _HelpAll(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        assert isinstance(parser, FlagParser)
+        print(parser.format_help(whole=True), end="")
+        parser.exit()
 
 
 def script_parser(description: str | None) -> FlagParser:
@@ -270,7 +300,8 @@ def _sentence(parser: argparse.ArgumentParser, message: str) -> str:
 
 
 def _unknown_argument(parser: argparse.ArgumentParser, got: str) -> str:
-    flags = [s for a in parser._actions for s in a.option_strings if s.startswith("--")]
+    every = [s for a in parser._actions for s in a.option_strings if s.startswith("--")]
+    flags = [flag for flag in every if flag != ALL]
     name = got.split("=")[0]
     if not name.startswith("-"):
         return f"`{parser.prog}` takes no further argument {got!r}: remove it"
@@ -284,7 +315,7 @@ def _unknown_argument(parser: argparse.ArgumentParser, got: str) -> str:
         hint = f"did you mean {near[0]}? there are" if near else "there are"
         return f"{said}: {hint} {', '.join(flags)}"
     hint = f"did you mean {' or '.join(near)}?" if near else "see its help"
-    return f"{said}: {hint} (`{parser.prog} --help` lists all {len(flags)})"
+    return f"{said}: {hint} (`{parser.prog} {ALL}` lists all {len(flags)})"
 
 
 def _near(name: str, flags: Sequence[str]) -> list[str]:

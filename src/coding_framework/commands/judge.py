@@ -26,6 +26,7 @@ FRESH = "judge on new inputs, even where an equal judge has given a verdict on t
 
 def add_to(commands: Any) -> None:
     p = add_command(commands, "judge", run, "Judge one kernel for one task.")
+    p.first = ("task", "inputs", "init", "kernel", "watch", "backend", "fail_on_wrong", "json")
     add_task(p)
     p.add_argument("file", nargs="?", metavar="FILE", help="the same as --kernel FILE")
     p.add_argument(

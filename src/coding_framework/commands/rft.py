@@ -18,9 +18,16 @@ from coding_framework.wiring import JudgeSettings
 JUDGES = tuple(name for name in (*JUDGING, "workers") if name != "seed")
 
 
+FIRST = (
+    "output_dir", "pool", "tasks", "samples", "turns", "server", "minutes", "sample_only",
+)  # fmt: skip
+"""Flags that its help shows first."""
+
+
 def add_to(commands: Any) -> None:
     text = "Let a model answer training tasks, and train it on its own best kernels."
     p = add_command(commands, "rft", run, text)
+    p.first = FIRST
     p.add_argument("model", metavar="MODEL", help="a hub name, a folder, or a training run")
     add_flags(p, RejectionOptions, list(RejectionOptions.model_fields))
     add_flags(p, JudgeSettings, JUDGES)

@@ -15,9 +15,14 @@ FLAGS = [name for name in SolveOptions.model_fields if name not in ("seed", "jud
 """`--seed` is added with the judge's flags and sets both."""
 
 
+FIRST = ("task", "inputs", "init", "model", "server", "turns", "candidates", "output_dir")
+"""Flags that its help shows first."""
+
+
 def add_to(commands: Any) -> None:
     text = "Let the agents work on one task, live in the terminal."
     p = add_command(commands, "solve", run, text)
+    p.first = FIRST
     add_flags(p, SolveOptions, FLAGS)
     add_flags(p, JudgeSettings, JUDGING)
 

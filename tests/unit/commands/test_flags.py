@@ -200,3 +200,28 @@ def test_a_refusal_names_the_flag_and_what_it_takes(arguments: list[str], told: 
     with pytest.raises(UsageError) as error:
         knobs(*arguments)
     assert told in str(error.value)
+
+
+def test_help_shows_the_flags_that_matter_and_help_all_the_rest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    parser = FlagParser(prog="many")
+    for number in range(20):
+        parser.add_argument(f"--flag-{number}", help=f"number {number}")
+    parser.add_argument("--needed", required=True, help="cannot be left out")
+    parser.first = ("flag_3", "flag_17")
+    shown = parser.format_help()
+    assert all(f"--{name} " in shown for name in ("flag-3", "flag-17", "needed"))
+    assert "--flag-4 " not in shown
+    assert shown.endswith("18 more flags: many --help-all\n")
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--help-all"])
+    told = capsys.readouterr().out
+    assert all(f"--flag-{number} " in told for number in range(20))
+
+
+def test_a_command_of_few_flags_shows_them_all() -> None:
+    parser = FlagParser(prog="few")
+    parser.add_argument("--one", help="the only one")
+    assert "--one ONE" in parser.format_help()
+    assert "help-all" not in parser.format_help()
