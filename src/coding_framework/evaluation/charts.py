@@ -1,6 +1,6 @@
-"""Small SVG charts for the report: no script, no network, readable in light and dark.
+"""The one writer of SVG, and the small charts of the reports: no script, no network.
 
-Colours are CSS variables of the page (`--c1` ...), so that a chart follows its theme. Every text is
+Colours are classes of the page's style sheet, so that a chart follows its theme. Every text is
 escaped.
 """
 
@@ -18,6 +18,43 @@ WIDTH, HEIGHT = 500, 220
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 14, 38
 LEGEND = 22
 """Height of the row with the names of several lines, above them."""
+
+
+def rect(
+    css: str, x: float, y: float, width: float, height: float, title: str = "", *, rx: int = 0
+) -> str:
+    """A filled box; title: what it says under the pointer."""
+    corner = f' rx="{rx}"' if rx else ""
+    shape = f'rect class="{escape(css)}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'
+    return f"<{shape}{corner}>{_title(title)}</rect>" if title else f"<{shape}{corner}/>"
+
+
+def dot(css: str, x: float, y: float, radius: int, title: str) -> str:
+    """A filled circle."""
+    return f'<circle class="{css}" cx="{x:g}" cy="{y:g}" r="{radius}">{_title(title)}</circle>'
+
+
+def rule(css: str, x1: float, y1: float, x2: float, y2: float) -> str:
+    """A straight line."""
+    return f'<line class="{css}" x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}"/>'
+
+
+def label(said: object, x: float, y: float, css: str = "", anchor: str = "start") -> str:
+    """A text; anchor: which of its ends lies at x (start, middle, end)."""
+    kind = f' class="{css}"' if css else ""
+    where = f' text-anchor="{anchor}"' if anchor != "start" else ""
+    return f'<text{kind} x="{x:g}" y="{y:g}"{where}>{escape(said)}</text>'
+
+
+def svg(width: float, height: float, body: Sequence[str], title: str, css: str = "") -> Markup:
+    """The drawing; body: made by the functions above, of numbers and escaped text only."""
+    return Markup('<svg{} viewBox="0 0 {:g} {:g}" role="img" aria-label="{}">{}</svg>').format(
+        Markup(f' class="{css}"' if css else ""), width, height, title, Markup("".join(body))
+    )
+
+
+def _title(said: str) -> str:
+    return f"<title>{escape(said)}</title>"
 
 
 class Series(Record):
@@ -105,14 +142,13 @@ def line_chart(
         body.append(f'<polyline class="line c{s.colour}" points="{points}"/>')
         if len(s.points) <= 60:
             body += [
-                f'<circle class="dot c{s.colour}" cx="{axes.x(x)}" cy="{axes.y(y)}" r="3">'
-                f"<title>{escape(s.name)}: {x:g}, {y:.4g}</title></circle>"
+                dot(f"dot c{s.colour}", axes.x(x), axes.y(y), 3, f"{s.name}: {x:g}, {y:.4g}")
                 for x, y in s.points
             ]
     if len(drawn) == 1:
-        return _svg(HEIGHT, body, f"{y_label} over {x_label}")
+        return svg(WIDTH, HEIGHT, body, f"{y_label} over {x_label}")
     below = f'<g transform="translate(0 {LEGEND})">{"".join(body)}</g>'
-    return _svg(HEIGHT + LEGEND, [*_legend(drawn), below], f"{y_label} over {x_label}")
+    return svg(WIDTH, HEIGHT + LEGEND, [*_legend(drawn), below], f"{y_label} over {x_label}")
 
 
 def histogram(values: Sequence[float], *, x_label: str, y_label: str) -> Markup:
@@ -129,43 +165,31 @@ def histogram(values: Sequence[float], *, x_label: str, y_label: str) -> Markup:
     for step, count in counts.items():
         left, right = axes.x(10 ** (step / 5)), axes.x(10 ** ((step + 1) / 5))
         top = axes.y(count)
-        body.append(
-            f'<rect class="bar c2" x="{left + 0.5}" y="{top}" width="{round(right - left - 1, 1)}" '
-            f'height="{round(axes.y(0) - top, 1)}"><title>{10 ** (step / 5):.2g} to '
-            f"{10 ** ((step + 1) / 5):.2g}: {count}</title></rect>"
-        )
-    return _svg(HEIGHT, body, f"{y_label} over {x_label}")
+        told = f"{10 ** (step / 5):.2g} to {10 ** ((step + 1) / 5):.2g}: {count}"
+        wide, high = round(right - left - 1, 1), round(axes.y(0) - top, 1)
+        body.append(rect("bar c2", left + 0.5, top, wide, high, told))
+    return svg(WIDTH, HEIGHT, body, f"{y_label} over {x_label}")
 
 
 def stacked_chart(bars: Sequence[StackedBar], parts: Sequence[str], *, title: str) -> Markup:
     """A horizontal bar a row, cut into its parts; each is as wide as its share of the row."""
     row, left, right, top = 34, 64, 60, 26
     width = WIDTH - left - right
-    body = [
-        f'<rect class="bar c{i + 1}" x="{left + 108 * i}" y="2" width="12" height="12"/>'
-        f'<text class="tick" x="{left + 108 * i + 17}" y="12">{escape(part)}</text>'
-        for i, part in enumerate(parts)
-    ]
+    body = []
+    for i, part in enumerate(parts):
+        body.append(rect(f"bar c{i + 1}", left + 108 * i, 2, 12, 12))
+        body.append(label(part, left + 108 * i + 17, 12, "tick"))
     for i, bar in enumerate(bars):
         y, x, total = top + row * i, float(left), sum(bar.counts)
-        body.append(
-            f'<text class="label" x="{left - 10}" y="{y + 17}" text-anchor="end">'
-            f"{escape(bar.name)}</text>"
-        )
+        body.append(label(bar.name, left - 10, y + 17, "label", "end"))
         for number, count in enumerate(bar.counts):
-            wide = width * count / max(1, total)
-            body.append(
-                f'<rect class="bar c{number + 1}" x="{x:.1f}" y="{y}" width="{wide:.1f}" '
-                f'height="24"><title>{escape(parts[number])}: {count}</title></rect>'
-            )
+            wide = round(width * count / max(1, total), 1)
+            body.append(rect(f"bar c{number + 1}", x, y, wide, 24, f"{parts[number]}: {count}"))
             if wide > 24:
-                body.append(
-                    f'<text class="inside" x="{x + wide / 2:.1f}" y="{y + 16}" '
-                    f'text-anchor="middle">{count}</text>'
-                )
+                body.append(label(count, round(x + wide / 2, 1), y + 16, "inside", "middle"))
             x += wide
-        body.append(f'<text class="tick" x="{WIDTH - right + 10}" y="{y + 17}">{total}</text>')
-    return _svg(top + row * len(bars), body, title)
+        body.append(label(total, WIDTH - right + 10, y + 17, "tick"))
+    return svg(WIDTH, top + row * len(bars), body, title)
 
 
 def standalone(chart: Markup) -> str:
@@ -200,23 +224,18 @@ def interval_chart(bars: Sequence[IntervalBar], *, title: str) -> Markup:
     bottom = row * len(bars) + 6
     body = []
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        body.append(f'<line class="grid" x1="{x(share)}" y1="0" x2="{x(share)}" y2="{bottom}"/>')
-        body.append(
-            f'<text class="tick" x="{x(share)}" y="{bottom + 16}" text-anchor="middle">'
-            f"{share:.0%}</text>"
-        )
+        body.append(rule("grid", x(share), 0, x(share), bottom))
+        body.append(label(f"{share:.0%}", x(share), bottom + 16, "tick", "middle"))
     for i, bar in enumerate(bars):
         middle = row * i + row / 2
+        wide = round(max(x(bar.rate) - left, 0.5), 1)
         body += [
-            f'<text class="label" x="{left - 10}" y="{middle + 4}" text-anchor="end">'
-            f"{escape(bar.name)}</text>",
-            f'<rect class="bar c{bar.colour}" x="{left}" y="{middle - 9}" height="18" rx="3" '
-            f'width="{round(max(x(bar.rate) - left, 0.5), 1)}"/>',
+            label(bar.name, left - 10, middle + 4, "label", "end"),
+            rect(f"bar c{bar.colour}", left, middle - 9, wide, 18, rx=3),
             f'<path class="whisker" d="M{x(bar.low)} {middle - 5}v10m0 -5H{x(bar.high)}m0 -5v10"/>',
-            f'<text class="label" x="{WIDTH - right + 12}" y="{middle + 4}">'
-            f"{escape(bar.text)}</text>",
+            label(bar.text, WIDTH - right + 12, middle + 4, "label"),
         ]
-    return _svg(height, body, title)
+    return svg(WIDTH, height, body, title)
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
@@ -234,21 +253,12 @@ def _grid(axes: _Axes, x_label: str, y_label: str) -> list[str]:
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     for value in axes.y_ticks:
         y = axes.y(value)
-        body.append(f'<line class="grid" x1="{LEFT}" y1="{y}" x2="{right}" y2="{y}"/>')
-        body.append(
-            f'<text class="tick" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{value:g}</text>'
-        )
+        body.append(rule("grid", LEFT, y, right, y))
+        body.append(label(f"{value:g}", LEFT - 8, y + 4, "tick", "end"))
     for value in axes.x_ticks:
         if axes.has(value):
-            body.append(
-                f'<text class="tick" x="{axes.x(value)}" y="{bottom + 16}" '
-                f'text-anchor="middle">{value:g}</text>'
-            )
-    middle = (LEFT + right) / 2
-    body.append(
-        f'<text class="axis" x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">'
-        f"{escape(x_label)}</text>"
-    )
+            body.append(label(f"{value:g}", axes.x(value), bottom + 16, "tick", "middle"))
+    body.append(label(x_label, (LEFT + right) / 2, HEIGHT - 6, "axis", "middle"))
     body.append(
         f'<text class="axis" x="14" y="{(TOP + bottom) / 2}" text-anchor="middle" '
         f'transform="rotate(-90 14 {(TOP + bottom) / 2})">{escape(y_label)}</text>'
@@ -265,18 +275,10 @@ def _band(axes: _Axes, series: Series) -> str:
 def _legend(series: Sequence[Series]) -> list[str]:
     body, x = [], float(LEFT)
     for s in series:
-        body.append(f'<rect class="bar c{s.colour}" x="{x:g}" y="4" width="12" height="12"/>')
-        body.append(f'<text class="tick" x="{x + 18:g}" y="14">{escape(s.name)}</text>')
+        body.append(rect(f"bar c{s.colour}", x, 4, 12, 12))
+        body.append(label(s.name, x + 18, 14, "tick"))
         x += 40 + 6.5 * len(s.name)
     return body
-
-
-def _svg(height: float, body: Sequence[str], title: str) -> Markup:
-    content = "".join(body)
-    return Markup(  # built above from numbers and escaped text only
-        f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{escape(title)}">'
-        f"{content}</svg>"
-    )
 
 
 def _finite(series: Series) -> Series:

@@ -9,8 +9,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
+from coding_framework.evaluation.charts import dot, label, rect, rule, svg
 from coding_framework.monitoring.text import one_line
 from coding_framework.viewer.rendering import number
 
@@ -38,34 +39,23 @@ def waterfall(parts: Sequence[Step]) -> Markup:
     def at(value: float) -> float:
         return round(190 + (value - low) * scale, 1)
 
-    body = [f'<line class="zero" x1="{at(0)}" x2="{at(0)}" y1="0" y2="{26 * len(parts) + 30}"/>']
+    body = [rule("zero", at(0), 0, at(0), 26 * len(parts) + 30)]
     for i, part in enumerate(parts):
         y, start, end = 26 * i + 4, ends[i], ends[i + 1]
         if part.limit is not None:
             x, wide = _between(at(start), at(start + part.limit))
-            body.append(f'<rect class="limit" x="{x}" y="{y}" width="{wide}" height="16" rx="3"/>')
+            body.append(rect("limit", x, y, wide, 16, rx=3))
         x, wide = _between(at(start), at(end))
-        kind = "gain" if part.value >= 0 else "loss"
-        body.append(
-            f'<rect class="{kind}" x="{x}" y="{y}" width="{max(wide, 1.5)}" height="16" rx="3"/>'
-        )
-        body.append(_label(part.name, y))
-        body.append(
-            f'<text x="{WIDTH - 4}" y="{y + 13}" text-anchor="end">{part.value:+.3f}</text>'
-        )
-        body.append(
-            f'<line class="join" x1="{at(end)}" x2="{at(end)}" y1="{y + 16}" y2="{y + 26}"/>'
-        )
+        body.append(rect("gain" if part.value >= 0 else "loss", x, y, max(wide, 1.5), 16, rx=3))
+        body.append(_name(part.name, y))
+        body.append(label(f"{part.value:+.3f}", WIDTH - 4, y + 13, anchor="end"))
+        body.append(rule("join", at(end), y + 16, at(end), y + 26))
     y, total = 26 * len(parts) + 4, ends[-1]
     x, wide = _between(at(0), at(total))
-    body.append(
-        f'<rect class="total" x="{x}" y="{y}" width="{max(wide, 1.5)}" height="16" rx="3"/>'
-    )
-    body.append(_label("total", y, "strong"))
-    body.append(
-        f'<text class="strong" x="{WIDTH - 4}" y="{y + 13}" text-anchor="end">{total:.3f}</text>'
-    )
-    return _svg(26 * len(parts) + 30, body, f"parts of the reward, {total:.3f} in all")
+    body.append(rect("total", x, y, max(wide, 1.5), 16, rx=3))
+    body.append(_name("total", y, "strong"))
+    body.append(label(f"{total:.3f}", WIDTH - 4, y + 13, "strong", "end"))
+    return _figure(26 * len(parts) + 30, body, f"parts of the reward, {total:.3f} in all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +81,12 @@ def times(rows: Sequence[Timed], *, modelled: bool) -> Markup:
         y = 28 * i + 4
         kind = f"bar{' main' if row.main else ''}{' modelled' if modelled else ''}"
         wide = round(max(at(row.ms) - 190, 1.5), 1)
-        body.append(f'<rect class="{kind}" x="190" y="{y}" width="{wide}" height="18" rx="3"/>')
+        body.append(rect(kind, 190, y, wide, 18, rx=3))
         if row.low is not None and row.high is not None and row.high > row.low:
             body.append(f'<path class="whisker" d="M{at(row.low)} {y + 9}H{at(row.high)}"/>')
-        body.append(_label(row.name, y + 1, "strong" if row.main else ""))
-        body.append(
-            f'<text x="{WIDTH - 4}" y="{y + 14}" text-anchor="end">{number(row.ms)} ms</text>'
-        )
-    return _svg(28 * len(rows) + 4, body, "times")
+        body.append(_name(row.name, y + 1, "strong" if row.main else ""))
+        body.append(label(f"{number(row.ms)} ms", WIDTH - 4, y + 14, anchor="end"))
+    return _figure(28 * len(rows) + 4, body, "times")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,36 +120,26 @@ def roofline(points: Sequence[Placed], gbps: float, peak_gflops: float | None) -
 
     body = []
     for e in range(round(math.log10(x_low)), round(math.log10(x_high)) + 1):
-        body.append(f'<line class="grid" x1="{x(10**e)}" x2="{x(10**e)}" y1="20" y2="250"/>')
-        body.append(
-            f'<text class="tick" x="{x(10**e)}" y="266" text-anchor="middle">{_power(e)}</text>'
-        )
+        body.append(rule("grid", x(10**e), 20, x(10**e), 250))
+        body.append(label(_power(e), x(10**e), 266, "tick", "middle"))
     for e in range(round(math.log10(y_low)), round(math.log10(y_high)) + 1):
-        body.append(f'<line class="grid" x1="70" x2="610" y1="{y(10**e)}" y2="{y(10**e)}"/>')
-        body.append(
-            f'<text class="tick" x="62" y="{y(10**e) + 4}" text-anchor="end">{_power(e)}</text>'
-        )
+        body.append(rule("grid", 70, y(10**e), 610, y(10**e)))
+        body.append(label(_power(e), 62, y(10**e) + 4, "tick", "end"))
     bend = min(ridge or x_high, x_high)
     roof = f"M{x(x_low)} {y(max(gbps * x_low, y_low))}L{x(bend)} {y(gbps * bend)}"
     roof += f"L{x(x_high)} {y(top)}" if ridge else ""
     body.append(f'<path class="roof" d="{roof}"/>')
-    body.append('<text class="axis" x="340" y="288" text-anchor="middle">operations a byte</text>')
-    body.append('<text class="axis" x="8" y="12">Gop/s</text>')
+    body.append(label("operations a byte", 340, 288, "axis", "middle"))
+    body.append(label("Gop/s", 8, 12, "axis"))
     for p in points:
+        name, speed = one_line(p.name), f"{number(p.gflops)} Gop/s at {number(p.intensity)}"
         kind, radius = ("point main", 6) if p.main else ("point", 4)
-        body.append(
-            f'<circle class="{kind}" cx="{x(p.intensity)}" cy="{y(p.gflops)}" r="{radius}">'
-            f"<title>{escape(one_line(p.name))}: {number(p.gflops)} Gop/s at {number(p.intensity)}"
-            " operations a byte</title></circle>"
-        )
+        told = f"{name}: {speed} operations a byte"
+        body.append(dot(kind, x(p.intensity), y(p.gflops), radius, told))
         if p.main:
-            side = "end" if x(p.intensity) > 400 else "start"
-            shift = -10 if side == "end" else 10
-            body.append(
-                f'<text class="strong" x="{x(p.intensity) + shift}" y="{y(p.gflops) + 4}" '
-                f'text-anchor="{side}">{escape(one_line(p.name))}</text>'
-            )
-    return _svg(294, body, "roofline")
+            side, shift = ("end", -10) if x(p.intensity) > 400 else ("start", 10)
+            body.append(label(name, x(p.intensity) + shift, y(p.gflops) + 4, "strong", side))
+    return _figure(294, body, "roofline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,17 +160,11 @@ def stairs(steps: Sequence[Stair], title: str) -> Markup:
     for i, step in enumerate(steps):
         high = round(8 + 82 * step.share / most, 1)
         x, middle = round(i * wide + 3, 1), round((i + 0.5) * wide, 1)
-        body.append(
-            f'<rect class="stair {escape(step.standing)}" x="{x}" y="{100 - high}" '
-            f'width="{round(wide - 6, 1)}" height="{high}" rx="3"/>'
-        )
-        css = "strong" if step.standing == "here" else ""
+        body.append(rect(f"stair {step.standing}", x, 100 - high, round(wide - 6, 1), high, rx=3))
         mark = {"past": "✓ ", "here": "● "}.get(step.standing, "")
-        body.append(
-            f'<text class="{css}" x="{middle}" y="117" text-anchor="middle">'
-            f"{mark}{escape(one_line(step.name, 20))}</text>"
-        )
-    return _svg(124, body, title)
+        css = "strong" if step.standing == "here" else ""
+        body.append(label(f"{mark}{one_line(step.name, 20)}", middle, 117, css, "middle"))
+    return _figure(124, body, title)
 
 
 def share_bar(counts: Sequence[tuple[str, int]]) -> Markup:
@@ -201,11 +173,9 @@ def share_bar(counts: Sequence[tuple[str, int]]) -> Markup:
     body, position = [], 0.0
     for name, count in counts:
         wide = 1000 * count / total
-        shown = max(wide - 2, 0.5)
-        body.append(
-            f'<rect class="s-{escape(name)}" x="{position:.2f}" y="0" width="{shown:.2f}" '
-            f'height="14"><title>{escape(name)}: {count} ({count / total:.0%})</title></rect>'
-        )
+        shown, at = round(max(wide - 2, 0.5), 2), round(position, 2)
+        told = f"{name}: {count} ({count / total:.0%})"
+        body.append(rect(f"s-{name}", at, 0, shown, 14, told))
         position += wide
     return Markup(
         '<svg class="share" viewBox="0 0 1000 14" preserveAspectRatio="none" role="img" '
@@ -217,16 +187,13 @@ def _between(one: float, other: float) -> tuple[float, float]:
     return min(one, other), round(abs(other - one), 1)
 
 
-def _label(name: str, y: float, css: str = "") -> str:
-    shown = escape(one_line(name, 26))
-    return f'<text class="{css}" x="180" y="{y + 13}" text-anchor="end">{shown}</text>'
+def _name(name: str, y: float, css: str = "") -> str:
+    return label(one_line(name, 26), 180, y + 13, css, "end")
 
 
 def _power(exponent: int) -> str:
     return f"{10**exponent:g}" if -3 <= exponent <= 4 else f"1e{exponent}"
 
 
-def _svg(height: float, body: Sequence[str], title: str) -> Markup:
-    return Markup(
-        '<svg class="figure" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>'
-    ).format(WIDTH, height, title, Markup("".join(body)))
+def _figure(height: float, body: Sequence[str], title: str) -> Markup:
+    return svg(WIDTH, height, body, title, "figure")
