@@ -127,7 +127,8 @@ def main(arguments: list[str] | None = None) -> int:
 def launch(given: dict[str, Any]) -> int:
     """Raises UsageError, also for GPUs that are not here."""
     device = given.get("device", read_recipe(given["config"]).device)
-    require_gpus(device, given.get("num_gpus"))
+    if device == "auto":
+        require_gpus(device, given.get("num_gpus"))
     require_trainers()
     whole = make_run(given)
     return dry_run(whole) if given["dry_run"] else run_stages(whole)

@@ -84,10 +84,11 @@ def _train(own_ray: bool) -> int:
     from verl.trainer import main_ppo
 
     from coding_framework.training.verl import patches
+    from coding_framework.training.verl.trainer import TaskRunner
 
     if own_ray:
         patches.use_own_job_id()
-    patches.use_own_runner()
+    patches.use_runner(TaskRunner)
     try:
         main_ppo.main()
     except SystemExit as e:

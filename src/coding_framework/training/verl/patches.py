@@ -2,7 +2,7 @@
 
 Each patch says why it is here, and "Goes when" it would be unnecessary. They are made for verl
 `VERL`; another version ends the process that loads this. What can be a subclass is one (`trainer`,
-`agent_loop`, `cpu_rollout`), and `in_trainer` puts those classes where verl looks for its own.
+`agent_loop`, `cpu_rollout`), and `in_trainer` puts trainers where verl looks for its own.
 
 Each verl process loads this module, by VERL_USE_EXTERNAL_MODULES, before verl does anything
 (`main.check_registered` makes sure that it really happened). So it imports little: each part is
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -62,17 +62,15 @@ def use_own_job_id() -> None:
     ray._private.state.next_job_id = lambda: ray.JobID.from_int(os.getpid())
 
 
-def use_own_runner() -> None:
-    """verl's main starts `trainer.TaskRunner`. Goes when: its configuration names the runner."""
+def use_runner(runner: type) -> None:
+    """verl's main starts it. Goes when: its configuration names the runner."""
     import ray
     from verl.trainer import main_ppo
 
-    from coding_framework.training.verl.trainer import TaskRunner
-
-    main_ppo.TaskRunnerV1 = ray.remote(TaskRunner)
+    main_ppo.TaskRunnerV1 = ray.remote(runner)
 
 
-def in_trainer() -> None:
+def in_trainer(trainers: Mapping[str, type], buffer: type, buffer_async: type) -> None:
     """In the process that trains: our trainers and buffers by the names of verl's own.
 
     Goes when: verl takes a trainer's class and a buffer of a user's own with all of its arguments
@@ -81,15 +79,9 @@ def in_trainer() -> None:
     from verl.trainer.ppo import core_algos
     from verl.trainer.ppo.v1 import trainer_base, trainer_separate_async
 
-    from coding_framework.training.verl import trainer
-
-    trainer_base.TRAINER_REGISTRY |= {
-        "sync": trainer.InStep,
-        "colocate_async": trainer.OneBehind,
-        "separate_async": trainer.Apart,
-    }
-    trainer_base.ReplayBuffer = trainer.TurnsBuffer
-    trainer_base.ReplayBufferAsync = trainer.TurnsBufferAsync
+    trainer_base.TRAINER_REGISTRY |= trainers
+    trainer_base.ReplayBuffer = buffer
+    trainer_base.ReplayBufferAsync = buffer_async
     core_algos.compute_gae_advantage_return = masked_gae
     trainer_separate_async.logger.__class__ = _TakesFlush
 

@@ -2,8 +2,8 @@
 
 A step learns from turns, each in a group of its own (`agent_loop`). Rows come in the order of their
 prompts. Equal rows are computed once. A row whose group has no advantage costs no update. A token
-that left the start model pays for itself (`kl_in_advantage`). `patches.in_trainer` puts these
-classes where verl looks for its own.
+that left the start model pays for itself (`kl_in_advantage`). `put_in_place` has verl use these
+classes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class TaskRunner(_VERLS_RUNNER):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()  # needed: see `agent_loop.TurnRowsWorker`
-        patches.in_trainer()
+        put_in_place()
 
 
 class TurnsTrainer(PPOTrainer):  # type: ignore[misc]
@@ -424,3 +424,9 @@ class FinishCheckpoint(CheckpointCallback):  # type: ignore[misc]
         folder = Path(checkpoint_dir)
         manifest = manifest_of(folder)
         patches.after_next_log(trainer.logger, lambda: finish(folder, manifest))
+
+
+def put_in_place() -> None:
+    """In the process that trains, before verl looks for its trainer."""
+    trainers = {"sync": InStep, "colocate_async": OneBehind, "separate_async": Apart}
+    patches.in_trainer(trainers, TurnsBuffer, TurnsBufferAsync)

@@ -15,9 +15,9 @@ def test_the_trainer_of_rollout_gpus_may_ask_its_logger_to_flush(
     """verl 0.9.1's does at its start: an argument that no logger takes."""
     from verl.trainer.ppo.v1 import trainer_separate_async
 
-    from coding_framework.training.verl import patches
+    from coding_framework.training.verl import trainer
 
-    patches.in_trainer()
+    trainer.put_in_place()
 
     with caplog.at_level(logging.INFO, logger=trainer_separate_async.__name__):
         trainer_separate_async.logger.info("%d replicas", 1, flush=True)
