@@ -122,26 +122,6 @@ def test_two_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["eval", "compare", str(tmp_path / "a"), str(tmp_path / "none")]) == 2
 
 
-def test_kernelbench_numbers_of_a_run_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    problems = tmp_path / "checkout/KernelBench/level1"
-    problems.mkdir(parents=True)
-    for number in (1, 2):
-        (problems / f"{number}_P.py").write_text("")
-    entry = {"sample_id": 0, "compiled": True, "correctness": True, "runtime": 2.0}
-    (tmp_path / "eval_results.json").write_text(json.dumps({"1": [entry]}))
-    baseline = {"level1": {"1_P.py": {"mean": 3.0}, "2_P.py": {"mean": 1.0}}}
-    (tmp_path / "baseline.json").write_text(json.dumps(baseline))
-    command = ["eval", "kernelbench-score", str(tmp_path), "--level", "1", "--json"]
-    assert main(command) == 2
-    more = ["--baseline", str(tmp_path / "baseline.json")]
-    assert main([*command, *more, "--kernelbench-dir", str(tmp_path / "checkout")]) == 0
-    score = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert score["fast_p"]["1.0"] == 0.5
-    assert score["geo_mean_speedup"] == 1.5
-
-
 def test_answers_are_judged_without_a_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,7 +5,6 @@
     cuda-rl eval compare A B
     cuda-rl eval report DIR
     cuda-rl eval verify DIR
-    cuda-rl eval kernelbench-score RUN --level 1 --baseline FILE --kernelbench-dir CHECKOUT
 
 Exit status of an evaluation: 0 it is finished and every gate holds, 1 a gate fails, 2 wrong use, 3
 a fault of ours, or too many samples that faults of ours kept from a verdict, 4 stopped by its limit
@@ -65,7 +64,7 @@ def add_to(commands: Any) -> None:
         metavar="WHAT",
         help="a model (a hub name, a folder, or the folder of a training run; with --server the "
         "name that the server knows), nothing with --answers, or an action with a help of its own: "
-        "compare (two finished runs), report or verify (one), kernelbench-score",
+        "compare (two finished runs), report or verify (one)",
     )
     p.add_argument(
         "--suite",
@@ -82,7 +81,7 @@ def add_to(commands: Any) -> None:
     add_switch(p, "--dry-run", "show what would be evaluated, and end")
     p.add_argument("--junit", type=Path, metavar="FILE", help="write the gates as JUnit's XML here")
     add_json(p, "print the result as one JSON object")
-    for add in (_add_compare, _add_report, _add_verify, _add_kernelbench_score):
+    for add in (_add_compare, _add_report, _add_verify):
         add(p)
 
 
@@ -114,30 +113,6 @@ def _add_verify(command: FlagParser) -> None:
     )
     add_flags(p, JudgeSettings, ["workers"])
     add_json(p, "print what was found as one JSON object")
-
-
-def _add_kernelbench_score(command: FlagParser) -> None:
-    text = "Print of a run what KernelBench's own scripts print."
-    p = add_action(command, "kernelbench-score", _kernelbench_score, text)
-    p.add_argument(
-        "folder", type=Path, metavar="RUN", help="folder of a run of KernelBench, or its results"
-    )
-    p.add_argument("--level", type=int, required=True, metavar="N", help="level of the run")
-    p.add_argument(
-        "--baseline",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="KernelBench's file of the times that are compared with",
-    )
-    p.add_argument(
-        "--kernelbench-dir",
-        type=Path,
-        required=True,
-        metavar="PATH",
-        help="checkout of KernelBench",
-    )
-    add_json(p, "print the numbers as one JSON object")
 
 
 def run(args: Namespace) -> int:
@@ -314,26 +289,3 @@ def _verify(args: Namespace) -> int:
             f"{len(found.problems) or 'no'} problems"
         )
     return EXIT_HIT if found.problems else EXIT_OK
-
-
-def _kernelbench_score(args: Namespace) -> int:
-    from coding_framework.evaluation.kernelbench_score import (
-        kernelbench_score,
-        read_baseline,
-        read_results,
-    )
-    from coding_framework.evaluation.suites import kernelbench_files, problem_number
-
-    problems = kernelbench_files(args.kernelbench_dir, args.level)
-    names = {problem_number(p): p.name for p in problems}
-    run = args.folder
-    results = read_results(run / "eval_results.json" if run.is_dir() else run)
-    score = kernelbench_score(results, read_baseline(args.baseline, args.level), names)
-    if args.json:
-        print(score.model_dump_json())
-        return EXIT_OK
-    for name, value in score.model_dump(exclude={"warnings"}).items():
-        print(f"{name:<18} {json.dumps(value) if isinstance(value, dict) else value}")
-    for warning in score.warnings:
-        print(f"cuda-rl: {warning}", file=sys.stderr)
-    return EXIT_OK

@@ -44,7 +44,6 @@ KEPT = {
     "cuda-rl eval compare": "one other --p --json",
     "cuda-rl eval report": "folder",
     "cuda-rl eval verify": "folder --judge-again --workers --json",
-    "cuda-rl eval kernelbench-score": "folder --level --baseline --kernelbench-dir --json",
     "cuda-rl tasks list": "--split --family --tier --json",
     "cuda-rl tasks show": "task --json",
     "cuda-rl tasks build": "--split --family --tier --tasks --workers --output",

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import json
 import math
 import subprocess
 import sys
@@ -29,7 +28,6 @@ from coding_framework.errors import (
 from coding_framework.evaluation import eval_run
 from coding_framework.evaluation.eval_run import EvalIdentity, EvalRun
 from coding_framework.evaluation.gates import check_gates, junit, parse_gates
-from coding_framework.evaluation.kernelbench_score import kernelbench_score, read_results
 from coding_framework.evaluation.outcome import (
     EvalOutcome,
     gate_metrics,
@@ -304,26 +302,3 @@ def test_odd_names_do_no_harm(tmp_path: Path) -> None:
     outcome = outcome_of(records)
     found = check_gates(gates, lambda gate: number_of(gate, outcome))
     ElementTree.fromstring(junit(found))
-
-
-# --- KernelBench's files --------------------------------------------------------------------------
-
-
-def entry(sample: int = 0, runtime: float = 1.0) -> dict[str, object]:
-    return {"sample_id": sample, "compiled": True, "correctness": True, "runtime": runtime}
-
-
-def test_a_time_that_is_no_number_is_told_and_is_not_fast() -> None:
-    score = kernelbench_score({"1": [entry(runtime=math.nan)]}, {"1_P.py": 1.0}, {1: "1_P.py"})
-    assert "1 correct kernels have no time" in score.warnings[0]
-    assert score.fast_p["1.0"] == 0.0
-
-
-@pytest.mark.slow
-def test_a_results_file_of_a_million_entries_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "eval_results.json"
-    results = {str(n): [entry(sample) for sample in range(1000)] for n in range(1, 1001)}
-    path.write_text(json.dumps(results))
-    names = {n: f"{n}_P.py" for n in range(1, 1001)}
-    score = kernelbench_score(read_results(path), dict.fromkeys(names.values(), 2.0), names)
-    assert score.fast_p["1.5"] == 1.0
