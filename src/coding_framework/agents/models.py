@@ -27,6 +27,7 @@ from pathlib import Path
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.paths import cache_dir, write_error
 from coding_framework.store.events import log
+from coding_framework.store.folder import base_of_adapter, is_adapter, is_model, model_in
 
 _HUB_TIMEOUT_S = 15
 """How long a hub may take to answer at all before the packages are used."""
@@ -70,16 +71,25 @@ PACKAGED_MODELS: tuple[PackagedModel, ...] = (
 
 
 def resolve_model(name_or_path: str | Path) -> Path:
-    """The folder of a model: a local folder, else a hub's name, else a packaged model.
+    """The folder of a model: a local folder (a training run's is that of its last model), else a
+    hub's name, else a packaged model.
 
     Raises UsageError where the name is unknown (with the choices), InfrastructureError where the
     weights cannot be fetched or written.
     """
-    folder = Path(name_or_path).expanduser()
-    if (folder / "config.json").is_file():
+    folder = model_in(Path(name_or_path).expanduser())
+    if is_model(folder):
         return folder.resolve()
+    if is_adapter(folder):
+        raise UsageError(
+            f"{folder} is an adapter of {base_of_adapter(folder)}: give that as the model, and the "
+            "folder as --adapter"
+        )
     if folder.is_dir():
-        raise UsageError(f"the folder {folder} holds no config.json: give a Hugging Face model")
+        raise UsageError(
+            f"the folder {folder} is neither a Hugging Face model (it has no config.json) nor a "
+            "training run with one"
+        )
     name = str(name_or_path)
     packaged = next((m for m in PACKAGED_MODELS if name in _names(m)), None)
     if packaged is not None and (cached := _converted(packaged)).exists():

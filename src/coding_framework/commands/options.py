@@ -41,8 +41,8 @@ class SolveOptions(Config):
     init: str = ""
     """With FILE.py:CLASS: the arguments that the module is made with, as '256, bias=False'."""
     model: str = DEFAULT_MODEL
-    """Model of the agents: a name on the Hugging Face hub or a local folder; with --server the name
-    that the server knows."""
+    """Model of the agents: a name on the Hugging Face hub, a local folder, or that of a training
+    run; with --server the name that the server knows."""
     adapter: str | None = None
     """Folder of a PEFT adapter that is put on the model."""
     optimizer_adapter: str | None = None

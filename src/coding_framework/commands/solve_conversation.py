@@ -51,7 +51,7 @@ from coding_framework.orchestration.workflow import CUDAKernelWorkflow, Workflow
 from coding_framework.paths import require_writable, write_atomic
 from coding_framework.registry.keeping import KernelKeeper
 from coding_framework.registry.receipts import SigningKey, load_key
-from coding_framework.store.folder import SolveFolder
+from coding_framework.store.folder import SolveFolder, model_in
 from coding_framework.store.model_card import answers_for, prompts_for
 from coding_framework.training.agent_specializer import (
     AgentSpecializer,
@@ -288,8 +288,9 @@ def prompt_tokens(options: SolveOptions) -> int:
 
 def _weights(options: SolveOptions) -> Path | None:
     """The folder that a card may lie in."""
-    weights = options.adapter or (options.model if options.server is None else None)
-    return Path(weights) if weights is not None else None
+    if options.adapter is not None:
+        return Path(options.adapter)
+    return model_in(Path(options.model)) if options.server is None else None
 
 
 def _loader(options: SolveOptions, stack: contextlib.ExitStack) -> Any:

@@ -16,7 +16,7 @@ from coding_framework.evaluation.suites import EvalSuite
 from coding_framework.run.eval_options import EvalOptions
 from coding_framework.run.eval_sampling import Wanted
 from coding_framework.store.checkpoints import file_digest
-from coding_framework.store.folder import RunFolder, is_model
+from coding_framework.store.folder import is_model, model_in
 from coding_framework.store.model_card import card_of, check_card, prompts_for
 from coding_framework.types import Message, Policy, PromptVersion, Role, SamplingParams
 from coding_framework.wiring import make_agents, make_policies
@@ -60,14 +60,6 @@ def weights_of(model: str | None, options: EvalOptions) -> Path | None:
     if model is None or (options.server is not None and not is_model(model)):
         return None
     return Path(options.adapter) if options.adapter is not None else model_in(Path(model))
-
-
-def model_in(folder: Path) -> Path:
-    """The model that a training run in a folder ended with, else the folder itself."""
-    run = RunFolder(folder)
-    if is_model(folder):
-        return folder
-    return next((p for p in (run.rl.final_model, run.sft.model) if p.is_dir()), folder)
 
 
 def _given(suites: Sequence[EvalSuite], options: EvalOptions) -> Speaker:

@@ -22,11 +22,11 @@ from coding_framework.evaluation.outcome import EvalOutcome
 from coding_framework.evaluation.suites import EvalSuite, SuiteTask
 from coding_framework.paths import write_atomic, write_json_atomic
 from coding_framework.run.eval_options import EvalOptions
-from coding_framework.run.eval_speakers import model_in, weights_of
+from coding_framework.run.eval_speakers import weights_of
 from coding_framework.run.evaluation import EvalPlan, run_evaluation
 from coding_framework.run.rejection_options import LEARNING, MOST_TASKS, RejectionOptions
 from coding_framework.store.conversations import read_conversations
-from coding_framework.store.folder import EvalFolder, RejectionFolder
+from coding_framework.store.folder import EvalFolder, RejectionFolder, model_in
 from coding_framework.store.model_card import prompts_for
 from coding_framework.store.records import OPEN_FROM, OPEN_TO
 from coding_framework.store.training_log import read_evidence

@@ -253,6 +253,14 @@ def is_model(folder: str | Path) -> bool:
     return (Path(folder) / "config.json").is_file()
 
 
+def model_in(folder: Path) -> Path:
+    """The model that a training run in a folder ended with, else the folder itself."""
+    run = RunFolder(folder)
+    if is_model(folder):
+        return folder
+    return next((p for p in (run.rl.final_model, run.sft.model) if p.is_dir()), folder)
+
+
 def is_adapter(folder: str | Path) -> bool:
     """Whether the folder holds a PEFT adapter."""
     return (Path(folder) / "adapter_config.json").is_file()

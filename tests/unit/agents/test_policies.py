@@ -25,6 +25,7 @@ from coding_framework.agents.policies import (
 from coding_framework.agents.prompts import PromptBudget
 from coding_framework.data.registry import find_task
 from coding_framework.errors import PolicyAwayError, PolicyError, UsageError
+from coding_framework.store.folder import RunFolder
 from coding_framework.types import CUDAConversationState, Message, Policy, Role, SamplingParams
 from support.tiny_lm import make_tiny_lm
 
@@ -234,8 +235,18 @@ def test_an_unknown_model_is_refused_with_the_choices(
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"holds no config\.json"):
+    with pytest.raises(UsageError, match=r"it has no config\.json\) nor a training run"):
         resolve_model(tmp_path)
+    (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "some/base"}')
+    with pytest.raises(UsageError, match=r"an adapter of some/base: .* as --adapter"):
+        resolve_model(tmp_path)
+
+
+def test_a_training_run_is_the_model_that_it_ended_with(tmp_path: Path) -> None:
+    for model in (RunFolder(tmp_path).sft.model, RunFolder(tmp_path).rl.final_model):
+        model.mkdir(parents=True)
+        (model / "config.json").write_text("{}")
+        assert resolve_model(tmp_path) == model
 
 
 def test_a_folder_that_is_no_model_is_refused_when_loaded(tmp_path: Path) -> None:
