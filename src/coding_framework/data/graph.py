@@ -1,6 +1,6 @@
 """A module as a graph of ATen operations with symbolic sizes: what `read` makes and `lower` takes.
 
-It is a thin view of the graph that `torch.export` gives. Arguments stand under the names of the
+It is a thin view of the graph that a trace gives. Arguments stand under the names of the
 operation's schema, defaults filled in; sizes are integers or sympy expressions of the axes of the
 module's arguments.
 """

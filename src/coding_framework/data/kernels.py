@@ -35,7 +35,10 @@ MOST_S = 300.0
 """Wall time in which a task's kernels have to be written; a network of 120 layers takes 90 s."""
 _IDLE_S = 30.0
 """A process without work ends after it: it holds half a gigabyte."""
-_COMPILER = ("read.py", "graph.py", "kernels.py", "ops", "lower", "cuda", "../reference_model")
+_COMPILER = (
+    "read.py", "trace.py", "lookup.py", "graph.py", "kernels.py", "ops", "lower", "cuda",
+    "../reference_model",
+)  # fmt: skip
 """What kernels depend on, beside the task and PyTorch."""
 
 

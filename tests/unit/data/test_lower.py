@@ -9,7 +9,7 @@ import pytest
 from coding_framework.data.lower.naive import lower
 from coding_framework.data.lower.text import flat, literal, plus, times, without_unused
 from coding_framework.data.ops.elementwise import ROWS, Elementwise
-from coding_framework.data.read import UnreadableError
+from coding_framework.errors import UnreadableError
 from support.read_problems import LINEAR, problem
 
 pytestmark = pytest.mark.unit

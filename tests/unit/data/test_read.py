@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coding_framework.data.kernelbench.problems import problem_task
-from coding_framework.data.read import UnreadableError, read
+from coding_framework.data.read import read
 from coding_framework.data.registry import find_task
+from coding_framework.errors import UnreadableError
 from support.read_problems import LINEAR, PROBLEM, problem
 
 pytestmark = pytest.mark.unit
@@ -78,12 +79,37 @@ def test_a_small_tensor_outside_parameters_and_buffers_is_a_constant():
     assert list(graph.constants.values()) == [(1.5,)]
 
 
-def test_a_tensor_outside_parameters_and_buffers_that_depends_on_sizes_is_refused():
-    with pytest.raises(UnreadableError, match="register_buffer"):
-        problem(
-            "return x * self.scale", "self.scale = torch.arange(float(features))",
-            ", features", "features",
-        )  # fmt: skip
+def test_a_tensor_outside_parameters_and_buffers_that_depends_on_sizes_is_computed():
+    graph = problem(
+        "return x * self.scale", "self.scale = torch.arange(float(features))",
+        ", features", "features",
+    )  # fmt: skip
+    assert [n.base for n in graph.nodes] == ["arange", "mul"]
+    assert str(graph.nodes[0].type.shape[0]) == "x_1"
+
+
+def test_writes_into_tensors_are_none_in_the_graph():
+    graph = problem("y = torch.zeros_like(x)\ny[:, 1:] = x[:, :-1]\nreturn y.relu_()")
+    assert not any(n.base.endswith("_") for n in graph.nodes)
+    assert graph.outputs[0].base == "relu"
+
+
+def test_copies_and_slices_of_all_of_an_axis_are_the_tensor():
+    graph = problem("return x[:, :].clone().contiguous() + 1")
+    assert [n.base for n in graph.nodes] == ["add"]
+
+
+@pytest.mark.parametrize(
+    ("said", "init"),
+    [
+        ("1.0 - 0.001 * n", "n"), ("1.0 - 0.9 ** n", "n"), ("n ** -0.8", "n"),
+        ("(n * 2.0) ** 0.5", "n"),
+    ],
+)  # fmt: skip
+def test_a_number_made_of_a_size_is_found(said: str, init: str):
+    graph = problem("return x * self.by", f"self.by = {said}", f", {init}", "features")
+    (by,) = (n["other"] for n in graph.nodes)
+    assert [str(s) for s in by.free_symbols] == ["x_1"]
 
 
 def test_a_loop_over_an_axis_is_refused_in_one_sentence():

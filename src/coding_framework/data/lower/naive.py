@@ -56,7 +56,7 @@ from coding_framework.data.ops.views import (
     number,
 )
 from coding_framework.data.ops.wholes import WHOLES
-from coding_framework.data.read import UnreadableError
+from coding_framework.errors import UnreadableError
 
 COSTLY = 4
 """What an operation costs that is no plain instruction, a plain one costs 1."""

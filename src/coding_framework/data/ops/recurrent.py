@@ -7,7 +7,7 @@ from typing import Any
 
 from coding_framework.data.graph import Node
 from coding_framework.data.lower.text import C_TYPES
-from coding_framework.data.read import UnreadableError
+from coding_framework.errors import UnreadableError
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
