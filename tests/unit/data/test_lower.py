@@ -9,6 +9,8 @@ import pytest
 from coding_framework.data.lower.naive import lower
 from coding_framework.data.lower.text import flat, literal, plus, times, without_unused
 from coding_framework.data.ops.elementwise import ROWS, Elementwise
+from coding_framework.data.read import read
+from coding_framework.data.registry import find_task
 from coding_framework.errors import UnreadableError
 from support.read_problems import LINEAR, problem
 
@@ -168,3 +170,9 @@ def test_the_nearest_element_is_found_by_the_factor_that_is_given():
     text = lower(problem("return F.interpolate(x[None, None], scale_factor=1.5, mode='nearest')"))
     assert "1.0f / 1.5f" in text
     assert not re.search(r"float size_\d+ =", text)
+
+
+def test_counts_of_known_length_are_added_in_any_order():
+    text = lower(read(find_task("countmodc8")))
+    assert "atomicAdd((unsigned long long*)&out[" in text
+    assert "torch::empty({8}" in text

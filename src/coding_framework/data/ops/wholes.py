@@ -15,9 +15,13 @@ Whole = Callable[[Any, Node], None]
 """(the lowering, the node): launches what puts the node's results in memory."""
 
 
+_ATOMIC = {"int32": "int", "int64": "unsigned long long"}
+"""Whole numbers that may be added in any order, and as what."""
+
+
 def _index_put(lowering: Any, node: Node) -> None:
-    """A copy, and a kernel that writes the values where the indices say. Where values are added one
-    thread goes along all places, so that the order of the sum is always the same."""
+    """A copy, and a kernel that writes the values where the indices say. Where fractions are added
+    one thread goes along all places, so that the order of the sum is always the same."""
     copy = lowering.copied(node, node["self"])
     indices = [i for i in node["indices"] if i is not None]
     for one in (*indices, node["values"]):
@@ -30,7 +34,9 @@ def _index_put(lowering: Any, node: Node) -> None:
     rest = [size for axis, size in enumerate(shape) if axis not in named]
     before, behind = rest[:first], rest[first:]
     body = lowering.body()
-    serial = bool(node.get("accumulate", False))
+    adds = bool(node.get("accumulate", False))
+    atomic = adds and node.type.dtype in _ATOMIC
+    serial = adds and not atomic
     count = rest if serial else [*before, *lead, *behind]
     places = body.split("i", body.dims(count), "i")
     value_type = C_TYPES[node.type.dtype].computed
@@ -41,8 +47,12 @@ def _index_put(lowering: Any, node: Node) -> None:
         tail = at[len(at) - len(values) :] if values else []
         source = ["0" if size == 1 else p for size, p in zip(values, tail, strict=True)]
         value = body.let(value_type, "value", lowering.read(node["values"], body, source))
-        sign = "+=" if serial else "="
-        body.line(f"out[{flat(there, body.dims(shape))}] {sign} {value};")
+        target = f"out[{flat(there, body.dims(shape))}]"
+        if atomic:
+            kind = _ATOMIC[node.type.dtype]
+            body.line(f"atomicAdd(({kind}*)&{target}, ({kind}){value});")
+        else:
+            body.line(f"{target} {'+=' if serial else '='} {value};")
 
     if not serial:
         write(places)
