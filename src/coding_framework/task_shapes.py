@@ -120,8 +120,7 @@ def case_of_probe(task: Task, probe: Probe) -> TestCase | None:
     except (ValueError, IndexError):
         return None
     inputs = tuple(
-        spec.model_copy(update={"shape": shape})
-        for spec, shape in zip(first.inputs, probe.shapes, strict=True)
+        spec.with_shape(shape) for spec, shape in zip(first.inputs, probe.shapes, strict=True)
     )
     # the longest reduction of all: a tolerance that is too wide misses a fault, one that is too
     # narrow would accuse a kernel that is right

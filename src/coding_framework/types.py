@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from html import escape
 from pathlib import Path
@@ -141,8 +141,12 @@ Structure = Literal[
 """What holds of an input in every draw (`reference_model/structures.py`)."""
 
 
+ALIGNED_ELEMENTS = 64
+"""From one place to the next where a tensor may start that counts as aligned."""
+
+
 class TensorSpec(Record):
-    """One input tensor of a task: contiguous, row-major. Values lie in [low, high] where given."""
+    """One input tensor of a task. Values lie in [low, high] where given."""
 
     name: str
     shape: tuple[int, ...]
@@ -157,6 +161,30 @@ class TensorSpec(Record):
     there is none the record's JSON does not name it, so that digests stay what they were."""
     keeps: Structure | None = Field(default=None, exclude_if=lambda kept: kept is None)
     """The structure that a kernel may rely on; None: none. JSON names it where there is one."""
+    strides: tuple[int, ...] = Field(default=(), exclude_if=lambda given: not given)
+    """Elements from one index to the next, by axis, where it is not contiguous: 0 where it is
+    expanded. (): row-major. No two indices share memory otherwise."""
+    start: int = Field(default=0, ge=0, exclude_if=lambda given: not given)
+    """Elements from an aligned address to the first one: a slice may begin anywhere."""
+
+    @model_validator(mode="after")
+    def _strides_fit(self) -> Self:
+        if self.strides and len(self.strides) != len(self.shape):
+            raise ValueError(
+                f"{self.name!r} has {len(self.shape)} axes, {len(self.strides)} strides"
+            )
+        return self
+
+    def with_shape(self, shape: Sequence[int]) -> Self:
+        """The same tensor in another size; what lies between its parts grows with them."""
+        strides = [0] * len(self.strides)
+        before, now = 1, 1
+        for stride, extent, axis in sorted(
+            (stride, self.shape[axis], axis) for axis, stride in enumerate(self.strides) if stride
+        ):
+            strides[axis] = -(-stride * now // before)
+            before, now = max(1, stride * extent), max(1, strides[axis] * shape[axis])
+        return self.model_copy(update={"shape": tuple(shape), "strides": tuple(strides)})
 
 
 class TestCase(Record):

@@ -11,6 +11,7 @@ from coding_framework.cuda.host.wire import CUDA_ERROR_MEMORY_ALLOCATION, CudaCa
 from coding_framework.cuda.plan.launch_plan import (
     KernelInfo,
     Launch,
+    Layout,
     ModuleInfo,
     SymbolInfo,
     TensorRef,
@@ -76,7 +77,10 @@ class RecordingDevice:
         self.calls.append("download")
         return bytes(self._view(address, nbytes))
 
-    def copy(self, destination: int, source: int, nbytes: int) -> None:
+    def copy(
+        self, destination: int, source: int, nbytes: int, layout: Layout | None = None
+    ) -> None:
+        assert layout is None
         self.calls.append("copy")
         self._view(destination, nbytes)[:] = bytes(self._view(source, nbytes))
 

@@ -55,8 +55,7 @@ def _resized(case: TestCase) -> TestCase:
     return case.model_copy(
         update={
             "inputs": tuple(
-                spec.model_copy(update={"shape": tuple(move_extent(e) for e in spec.shape)})
-                for spec in case.inputs
+                spec.with_shape([move_extent(e) for e in spec.shape]) for spec in case.inputs
             ),
             "reduction_length": move_extent(rows) * move_extent(columns)
             if both

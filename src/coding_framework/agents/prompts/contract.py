@@ -84,7 +84,7 @@ def built_contract(task: Task, *, shapes: bool) -> Contract:
         ) from e
     arguments = built.arguments
     given = zip(built.inputs, case.inputs, strict=True)
-    tensors = [_tensor(name, spec.dtype, spec.shape) for name, spec in given]
+    tensors = [_tensor(name, spec.dtype, spec.shape, spec.strides) for name, spec in given]
     tensors += [_tensor(n.replace(".", "_"), dtype, shape) for n, dtype, shape in built.parameters]
     numbers = [
         f"{_C_TYPES[type(v)]} {name}" for name, v in arguments.items() if type(v) in _C_TYPES
@@ -105,9 +105,9 @@ def _shown(task: Task) -> TestCase:
     return next((c for c in task.cases if c.shown), task.cases[0])
 
 
-def _tensor(name: str, dtype: str, shape: tuple[int, ...]) -> str:
+def _tensor(name: str, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...] = ()) -> str:
     kind = "Tensor" if dtype == "float32" else f"Tensor<{dtype}>"
-    return f"{kind} {name}{list(shape)}"
+    return f"{kind} {name}{list(shape)}" + (f" strides {list(strides)}" if strides else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
 from coding_framework.cuda.device.work_meter import WorkMeter
-from coding_framework.cuda.plan.launch_plan import Launch, LaunchReport, ModuleInfo
+from coding_framework.cuda.plan.launch_plan import Launch, LaunchReport, Layout, ModuleInfo
 from coding_framework.types import BackendName
 
 Asked = tuple[Any, ...]
@@ -51,7 +51,11 @@ class Device(Protocol):
 
     def download(self, address: int, nbytes: int) -> bytes: ...
 
-    def copy(self, destination: int, source: int, nbytes: int) -> None: ...
+    def copy(
+        self, destination: int, source: int, nbytes: int, layout: Layout | None = None
+    ) -> None:
+        """layout: of what is read; its elements come one after the other."""
+        ...
 
     def fill(self, address: int, value: int, nbytes: int) -> None: ...
 

@@ -20,6 +20,7 @@ from coding_framework.cuda.plan.launch_plan import (
     KernelInfo,
     Launch,
     LaunchReport,
+    Layout,
     ModuleInfo,
     SymbolInfo,
 )
@@ -91,8 +92,10 @@ class RemoteDevice(ABC):
     def download(self, address: int, nbytes: int) -> bytes:
         return bytes(self._ask("download", address, nbytes)[1])
 
-    def copy(self, destination: int, source: int, nbytes: int) -> None:
-        self._ask("copy", destination, source, nbytes)
+    def copy(
+        self, destination: int, source: int, nbytes: int, layout: Layout | None = None
+    ) -> None:
+        self._ask("copy", destination, source, nbytes, layout)
 
     def fill(self, address: int, value: int, nbytes: int) -> None:
         self._ask("fill", address, value, nbytes)

@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from coding_framework.cuda.device import wire
-from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch, LaunchReport, ModuleInfo
+from coding_framework.cuda.plan.launch_plan import (
+    CandidateFault,
+    Launch,
+    LaunchReport,
+    Layout,
+    ModuleInfo,
+)
+from coding_framework.cuda.plan.plan_data import layout_of
 from coding_framework.errors import DeviceFullError
 from coding_framework.types import Status
 
@@ -35,7 +42,7 @@ class Memory(Protocol):
     def poison(self, address: int) -> None: ...
     def upload(self, address: int, data: memoryview) -> None: ...
     def download(self, address: int, nbytes: int) -> bytes: ...
-    def copy(self, destination: int, source: int, nbytes: int) -> None: ...
+    def copy(self, destination: int, source: int, nbytes: int, layout: Layout | None) -> None: ...
     def fill(self, address: int, value: int, nbytes: int) -> None: ...
     def damage(self) -> str | None: ...
 
@@ -149,7 +156,8 @@ def _perform(
         case "download":
             data = memory.download(*arguments)
         case "copy":
-            memory.copy(*arguments)
+            destination, source, nbytes, layout = arguments
+            memory.copy(destination, source, nbytes, layout and layout_of(*layout))
         case "fill":
             memory.fill(*arguments)
         case "launch":

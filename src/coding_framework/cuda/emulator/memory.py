@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import itertools
+import math
 import mmap
 import random
 from collections.abc import Container
+from typing import Literal
 
 from coding_framework.cuda.emulator.assembler import BASE_GLOBAL
 from coding_framework.cuda.emulator.library import Alloc
-from coding_framework.cuda.plan.launch_plan import CandidateFault
+from coding_framework.cuda.plan.launch_plan import CandidateFault, Copy, Layout
 from coding_framework.errors import DeviceError
 from coding_framework.types import Status
 
@@ -29,6 +32,8 @@ ARENA_BYTES = 64 << 30
 """Virtual bytes; pages are backed when they are touched."""
 _SCATTER_BYTES = 32 << 30
 """The part in which allocations lie anywhere; what finds no room there follows it in turn."""
+_WORDS: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
+"""Formats of elements, by their size in bytes."""
 _FIRST = (1 << 20) // ALIGNMENT
 _SCATTERED, _TRIES = 256, 16
 
@@ -196,7 +201,11 @@ class DeviceMemory:
         self._set(address, value & 0xFF, nbytes)
         self._mark(record, address, nbytes)
 
-    def copy(self, destination: int, source: int, nbytes: int) -> None:
+    def copy(
+        self, destination: int, source: int, nbytes: int, layout: Layout | None = None
+    ) -> None:
+        if layout is not None and nbytes:
+            return self._gather(Copy(destination, source, nbytes, layout), layout)
         to = self._range(destination, nbytes, "the destination of a copy")
         of = self._range(source, nbytes, "the source of a copy")
         ctypes.memmove(self.pointer(destination), self.pointer(source), nbytes)
@@ -210,6 +219,31 @@ class DeviceMemory:
         else:
             ctypes.memmove(self.shadow + (destination - BASE_GLOBAL), from_shadow, nbytes)
         to.written = WRITE_SOME
+
+    def _gather(self, copy: Copy, layout: Layout) -> None:
+        """A copy of elements that lie apart."""
+        written = self._range(copy.destination, copy.nbytes, "the destination of a copy")
+        self._settle(written)
+        self._settle(self._range(copy.source, copy.read_bytes, "the source of a copy"))
+        written.written = WRITE_SOME
+        itemsize, shape, strides = layout
+        steps = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        long = max(range(len(shape)), key=lambda axis: shape[axis])
+        count, stride, step = shape[long], strides[long], steps[long]
+        others = [axis for axis in range(len(shape)) if axis != long]
+        for area in (self._area, self._shadow_area):
+            to, of = (
+                memoryview(area)[at - BASE_GLOBAL :][:size].cast(_WORDS[itemsize])
+                for at, size in ((copy.destination, copy.nbytes), (copy.source, copy.read_bytes))
+            )
+            for index in itertools.product(*(range(shape[axis]) for axis in others)):
+                i = sum(n * steps[axis] for n, axis in zip(index, others, strict=True))
+                j = sum(n * strides[axis] for n, axis in zip(index, others, strict=True))
+                end = i + (count - 1) * step + 1
+                if stride:
+                    to[i:end:step] = of[j : j + (count - 1) * stride + 1 : stride]
+                else:
+                    to[i:end:step] = memoryview(bytes(of[j : j + 1]) * count).cast(_WORDS[itemsize])
 
     def _settle(self, record: Alloc) -> None:
         """Write the state of a whole allocation out to its shadow bytes."""

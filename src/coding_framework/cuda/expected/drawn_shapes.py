@@ -167,10 +167,7 @@ def _with(task: Task, sizes: tuple[Size, ...], values: dict[str, int]) -> TestCa
             shapes[j][axis] = value
         for k in size.init_args:
             arguments[k] = value
-    inputs = tuple(
-        spec.model_copy(update={"shape": tuple(shape)})
-        for spec, shape in zip(first.inputs, shapes, strict=True)
-    )
+    inputs = tuple(spec.with_shape(shape) for spec, shape in zip(first.inputs, shapes, strict=True))
     # the longest reduction of all, and as much longer as a size may be
     longest = math.ceil(growth * max(case.reduction_length for case in task.cases))
     elementwise = all(case.reduction_length == 1 for case in task.cases)

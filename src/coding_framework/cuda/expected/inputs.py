@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from coding_framework.reference_model.structures import with_structure
-from coding_framework.types import DType, ProbeValues, TensorSpec, TestCase
+from coding_framework.types import ALIGNED_ELEMENTS, DType, ProbeValues, TensorSpec, TestCase
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,7 +65,7 @@ def derive_seed(secret: bytes, *parts: str | int) -> int:
 def draw_inputs(
     case: TestCase, secret: bytes, task_digest: str, seed: int
 ) -> tuple[torch.Tensor, ...]:
-    """The inputs of one draw, contiguous, on the CPU, in the order and dtypes of the case.
+    """The inputs of one draw, on the CPU, in the order, dtypes and layouts of the case.
 
     Input j of draw `seed` takes family (seed + j): inputs of one draw differ in kind, and five
     consecutive seeds visit every family for every input.
@@ -83,8 +83,53 @@ def draw_input(case: TestCase, j: int, secret: bytes, task_digest: str, seed: in
 
 
 def structured(values: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
-    """An input of these values that has the structure which it always has."""
-    return with_structure(values, spec.keeps, spec.high)
+    """An input of these values that has the structure and the layout which it always has."""
+    return laid_out(with_structure(values, spec.keeps, spec.high), spec)
+
+
+def laid_out(values: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+    """These values as the user's program hands them over: with its strides, from where in memory
+    its tensor starts. What lies between holds values of the tensor too."""
+    if not (spec.strides or spec.start) or not values.numel():
+        return values
+    strides = spec.strides or values.contiguous().stride()
+    apart = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)
+    flat = values.reshape(-1)
+    span = spec.start + spanned(spec.shape, strides)
+    memory = flat.repeat(-(-span // len(flat)))[:span]
+    tensor = memory.as_strided(spec.shape, strides, spec.start)
+    tensor[apart].copy_(values[apart])
+    return tensor
+
+
+def spanned(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements from the first to the last of a tensor."""
+    return (
+        0
+        if 0 in shape
+        else 1 + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=False))
+    )
+
+
+def memory_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory that a tensor lies in, from an aligned address on, flat."""
+    start = tensor.storage_offset() % ALIGNED_ELEMENTS
+    if not tensor.numel() or (tensor.is_contiguous() and not start):
+        return tensor.reshape(-1)
+    span = start + spanned(tensor.shape, tensor.stride())
+    return tensor.as_strided((span,), (1,), tensor.storage_offset() - start)
+
+
+def seen_as(memory: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """The tensor in a memory that has the layout of the one that `like` lies in."""
+    return memory.as_strided(like.shape, like.stride(), like.storage_offset() % ALIGNED_ELEMENTS)
+
+
+def distinct_bytes(tensor: torch.Tensor) -> int:
+    """Of its elements; of those that an expanded axis repeats once."""
+    extents = (n for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
+    count = math.prod(extents) if tensor.numel() else 0
+    return count * tensor.element_size()
 
 
 def draw_large_inputs(
@@ -121,15 +166,15 @@ def picked_inputs(
             generator.manual_seed(derive_seed(secret, "pick", task_digest, case.name, seed, j) >> 1)
             count = math.prod(spec.shape)
             picks = torch.randint(_POOL, (count,), generator=generator, device=device)
-            values = structured(values[picks].reshape(spec.shape), spec)
-        tensors.append(values)
+            values = with_structure(values[picks].reshape(spec.shape), spec.keeps, spec.high)
+        tensors.append(laid_out(values, spec))
     return tuple(tensors)
 
 
 def _with_fewer_elements(spec: TensorSpec) -> TensorSpec:
     if math.prod(spec.shape) <= _POOL:
         return spec
-    return spec.model_copy(update={"shape": (_POOL,), "keeps": None})
+    return spec.model_copy(update={"shape": (_POOL,), "keeps": None, "strides": ()})
 
 
 def draw_probe(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from coding_framework.cuda.expected.inputs import tensor_bits
+from coding_framework.cuda.expected.inputs import distinct_bytes, tensor_bits
 from coding_framework.reference_model import tensors_of
 from coding_framework.reference_model.operations import OperationCounter
 
@@ -41,6 +41,8 @@ def needed_input_bytes(
     of the same inputs; each that leaves the output as it was counts as not needed.
     """
     base = _answer(model, inputs)
+    distinct = [distinct_bytes(t) // t.element_size() for t in inputs]
+    inputs = [t.contiguous() for t in inputs]
     generator = torch.Generator().manual_seed(torch.seed() >> 1)
     total = 0
     for i, tensor in enumerate(inputs):
@@ -56,7 +58,7 @@ def needed_input_bytes(
             flat = changed[i].view(-1)
             flat[start : start + size] = flat_other[start : start + size]
             seen += _differs(base, _answer(model, changed))
-        total += int(share_at_least(seen, _PROBED_SECTORS) * tensor.numel()) * tensor.element_size()
+        total += int(share_at_least(seen, _PROBED_SECTORS) * distinct[i]) * tensor.element_size()
     return total
 
 

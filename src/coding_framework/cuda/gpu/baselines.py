@@ -18,6 +18,7 @@ from statistics import median
 import torch
 from torch import nn
 
+from coding_framework.cuda.expected.inputs import memory_of, seen_as
 from coding_framework.cuda.gpu.place import GpuPlace
 from coding_framework.cuda.timing.statistics import (
     Timing,
@@ -97,9 +98,10 @@ class _GraphTimer:
     ) -> None:
         self._model = model
         self._pools = [
-            torch.cat([draw[i].reshape(-1) for draw in draws]) for i in range(len(draws[0]))
+            torch.cat([memory_of(draw[i]) for draw in draws]) for i in range(len(draws[0]))
         ]
-        self._static = tuple(t.clone() for t in draws[0])
+        self._memories = [memory_of(t).clone() for t in draws[0]]
+        self._static = tuple(map(seen_as, self._memories, draws[0]))
         l2 = torch.cuda.get_device_properties(device).L2_cache_size
         self._flush = torch.zeros(_FLUSH_FACTOR * l2 // 4, dtype=torch.int32, device=device)
         self._start, self._end = _event(), _event()
@@ -125,10 +127,10 @@ class _GraphTimer:
 
     def call(self) -> float:
         """Milliseconds of one call on inputs that the call before did not have."""
-        for static, pool in zip(self._static, self._pools, strict=True):
-            spare = pool.numel() - static.numel()
+        for memory, pool in zip(self._memories, self._pools, strict=True):
+            spare = pool.numel() - memory.numel()
             offset = self._random.randint(0, spare) // 64 * 64
-            static.copy_(pool[offset : offset + static.numel()].view(static.shape))
+            memory.copy_(pool[offset : offset + memory.numel()])
         torch.cuda.synchronize()
         self._graph.replay()
         torch.cuda.synchronize()

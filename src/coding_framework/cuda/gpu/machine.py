@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from coding_framework.cuda.gpu.settings import GpuSettings
 from coding_framework.cuda.host.properties import DeviceProperties
 from coding_framework.cuda.plan.launch_plan import (
     CandidateFault,
+    Copy,
     KernelInfo,
     Launch,
     LaunchReport,
@@ -215,7 +217,7 @@ class GpuMachine:
         self.output.take()
 
     def helper(
-        self, name: str, blocks: int, threads: int, shared_bytes: int, *arguments: int
+        self, name: str, blocks: int, threads: int, shared_bytes: int, *arguments: Any
     ) -> None:
         """Put one of our own kernels on the stream (`helpers.cu`)."""
         function = call(cuda.cuModuleGetFunction(self._helpers, name.encode()))
@@ -228,6 +230,18 @@ class GpuMachine:
             )
         )
         del keep
+
+    def enqueue_copy(self, copy: Copy) -> None:
+        """Put a copy of at least one byte on the stream."""
+        to, of, nbytes = copy.destination, copy.source, copy.nbytes
+        if copy.layout is None:
+            call(cuda.cuMemcpyDtoDAsync(to, of, nbytes, self.stream))
+            return
+        itemsize, shape, strides = copy.layout
+        count, none = nbytes // itemsize, (0,) * (_COPIED_AXES - len(shape))
+        blocks = min(-(-count // 256), 16 * self.multiprocessors)
+        axes = (*shape, *none, *strides, *none)
+        self.helper("gather", blocks, 256, 0, to, of, count, itemsize, len(shape), axes)
 
     def read_all(self, address: int, nbytes: int) -> None:
         """Have the GPU read so much memory: afterwards the L2 holds nothing else."""
@@ -257,7 +271,16 @@ class GpuMachine:
         return int(call(cuda.cuDeviceGetAttribute(attribute, self.device)))
 
 
+_COPIED_AXES = 16
+
+
+def _axes(numbers: Sequence[int]) -> ctypes.Array[ctypes.c_uint64]:
+    """Extents, then strides."""
+    return (ctypes.c_uint64 * (2 * _COPIED_AXES))(*numbers)
+
+
 _HELPER_LAYOUTS: dict[str, tuple[Any, ...]] = {
+    "gather": (*(ctypes.c_uint64,) * 3, *(ctypes.c_uint32,) * 2, _axes),
     "read_all": (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64),
     "scrub_shared": (ctypes.c_uint32, ctypes.c_uint64),
     "nothing": (),

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from coding_framework.cuda.gpu.driver import call, cuda
-from coding_framework.cuda.plan.launch_plan import CandidateFault
+from coding_framework.cuda.plan.launch_plan import CandidateFault, Copy, Layout
 from coding_framework.types import Status
 
 ALIGNMENT = 256
@@ -33,6 +33,8 @@ class Queue(Protocol):
     stream: object
 
     def wait(self) -> None: ...
+
+    def enqueue_copy(self, copy: Copy) -> None: ...
 
 
 @dataclass(slots=True)
@@ -140,11 +142,14 @@ class Arena:
             call(cuda.cuMemcpyHtoDAsync(address, host, len(data), self._queue.stream))
             self._queue.wait()
 
-    def copy(self, destination: int, source: int, nbytes: int) -> None:
+    def copy(
+        self, destination: int, source: int, nbytes: int, layout: Layout | None = None
+    ) -> None:
+        copy = Copy(destination, source, nbytes, layout)
         self.require(destination, nbytes, "the destination of a copy")
-        self.require(source, nbytes, "the source of a copy")
+        self.require(source, copy.read_bytes, "the source of a copy")
         if nbytes:
-            call(cuda.cuMemcpyDtoDAsync(destination, source, nbytes, self._queue.stream))
+            self._queue.enqueue_copy(copy)
             self._queue.wait()
 
     def fill(self, address: int, value: int, nbytes: int) -> None:

@@ -264,7 +264,7 @@ class Replayer:
                 case Upload() if i in staged:
                     call(cuda.cuMemcpyDtoDAsync(op.address, staged[i], len(op.data), stream))
                 case Copy() if op.nbytes:
-                    call(cuda.cuMemcpyDtoDAsync(op.destination, op.source, op.nbytes, stream))
+                    self._machine.enqueue_copy(op)
                 case Fill() if op.nbytes:
                     call(cuda.cuMemsetD8Async(op.address, op.value & 0xFF, op.nbytes, stream))
                 case _:

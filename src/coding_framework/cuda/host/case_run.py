@@ -25,6 +25,8 @@ from coding_framework.cuda.expected.inputs import (
     DTYPE_NAMES,
     TORCH_DTYPES,
     bits_of,
+    memory_of,
+    spanned,
     tensor_bits,
     tensor_bytes,
     tensor_from_bits,
@@ -133,6 +135,7 @@ class CaseRun:
         """Whether the tensors lie on the device's GPU, and results are to lie there too."""
         self.inputs = len(tensors) if inputs is None else inputs
         elsewhere = tensors[: self.inputs] if moves else ()
+        self._memory = tuple(map(_room, tensors))
         places = self._placed((*tensors, *elsewhere))
         first = places[: len(tensors)]
         moved = places[len(tensors) :] or first[: self.inputs]
@@ -143,16 +146,23 @@ class CaseRun:
         """(address, nbytes, index) of every place of every input and parameter."""
         return tuple(
             {
-                p.address: (p.address, math.prod(p.shape) * TORCH_DTYPES[p.dtype].itemsize, i)
+                p.address: (*region, i)
                 for places in self._places
-                for i, p in enumerate(places)
+                for i, (p, region) in enumerate(zip(places, self.regions(places), strict=True))
             }.values()
         )
+
+    def regions(self, places: Sequence[TensorRef]) -> list[tuple[int, int]]:
+        """(address, nbytes) of the memory that inputs and parameters at these places lie in."""
+        return [
+            (place.address - before, nbytes)
+            for place, (before, nbytes) in zip(places, self._memory, strict=True)
+        ]
 
     def others(self, plan: LaunchPlan) -> tuple[tuple[int, int], ...]:
         """(address, nbytes) of everything that no input or parameter of the plan lies in: what the
         host allocated, and the places that the inputs have in other calls."""
-        used = {place.address for place in plan.inputs}
+        used = {address for address, _ in self.regions(plan.inputs)}
         places = ((a, max(1, n)) for a, n, _ in self.input_regions if a not in used)
         return (*places, *self._recorder.blocks.items())
 
@@ -163,8 +173,8 @@ class CaseRun:
         they were made: what it takes to replay a plan elsewhere. Contents of what is no input of
         the plan: None."""
         inputs = [
-            (place.address, max(1, tensor.numel() * tensor.element_size()), tensor_bytes(tensor))
-            for place, tensor in zip(plan.inputs, tensors, strict=True)
+            (address, max(1, nbytes), tensor_bytes(memory_of(tensor)))
+            for (address, nbytes), tensor in zip(self.regions(plan.inputs), tensors, strict=True)
         ]
         return sorted(
             [*inputs, *((address, nbytes, None) for address, nbytes in self.others(plan))],
@@ -262,7 +272,7 @@ class CaseRun:
             case Upload():
                 self._device.upload(op.address, op.data)
             case Copy():
-                self._device.copy(op.destination, op.source, op.nbytes)
+                self._device.copy(op.destination, op.source, op.nbytes, op.layout)
             case Fill():
                 self._device.fill(op.address, op.value, op.nbytes)
             case Free() if op.poisoned:
@@ -286,7 +296,7 @@ class CaseRun:
         watch.watch_streams()
         reports = []
         try:
-            inputs = [(p.address, max(1, _nbytes(p)), True) for p in plan.inputs]
+            inputs = [(a, max(1, nbytes), True) for a, nbytes in self.regions(plan.inputs)]
             touch(INPUTS, inputs)
             for number, op in enumerate(plan.ops):
                 if not isinstance(op, Launch):
@@ -319,11 +329,11 @@ class CaseRun:
 
     def _placed(self, tensors: Sequence[torch.Tensor]) -> tuple[TensorRef, ...]:
         """Room for these tensors, in order."""
-        sizes = [max(1, tensor.numel() * tensor.element_size()) for tensor in tensors]
-        addresses = carry_out(self._device, [("alloc", nbytes) for nbytes in sizes])
+        rooms = list(map(_room, tensors))
+        addresses = carry_out(self._device, [("alloc", max(1, nbytes)) for _, nbytes in rooms])
         return tuple(
-            TensorRef(address, tuple(t.shape), tuple(t.stride()), DTYPE_NAMES[t.dtype])
-            for address, t in zip(addresses, tensors, strict=True)
+            TensorRef(address + before, tuple(t.shape), tuple(t.stride()), DTYPE_NAMES[t.dtype])
+            for address, (before, _), t in zip(addresses, rooms, tensors, strict=True)
         )
 
     def _refilling(
@@ -334,11 +344,11 @@ class CaseRun:
         asked: list[Asked] = []
         if self._counts_events:
             asked.append(("count_events", counts))
-        for place, tensor in zip(places, tensors, strict=True):
-            if tensor.is_cuda and tensor.numel():
-                store_tensor(self._device, place.address, tensor)
-            elif tensor.numel():
-                asked.append(("upload", place.address, tensor_view(tensor)))
+        for (address, nbytes), tensor in zip(self.regions(places), tensors, strict=True):
+            if tensor.is_cuda and nbytes:
+                store_tensor(self._device, address, memory_of(tensor))
+            elif nbytes:
+                asked.append(("upload", address, tensor_view(memory_of(tensor))))
         return asked
 
     def _finish(
@@ -366,11 +376,11 @@ class CaseRun:
         of those before it, with the bytes that must lie there."""
         written = _written(plan, reports)
         before: list[tuple[int, torch.Tensor]] = []
-        for i, (place, tensor) in enumerate(zip(plan.inputs, tensors, strict=True)):
-            bits = tensor_bits(tensor)
-            if any(place.address <= a < place.address + len(bits) for a in written):
+        regions = self.regions(plan.inputs)
+        for i, ((address, nbytes), tensor) in enumerate(zip(regions, tensors, strict=True)):
+            if any(address <= a < address + nbytes for a in written):
                 return i, before
-            before.append((place.address, bits))
+            before.append((address, tensor_bits(memory_of(tensor))))
         return None, before
 
     def _look(
@@ -403,7 +413,7 @@ class CaseRun:
             return ref.address, 0
         if min((*ref.shape, *ref.strides), default=0) < 0 or len(ref.shape) != len(ref.strides):
             raise CandidateFault(Status.RUNTIME_ERROR, "returned a tensor of impossible strides")
-        nbytes = elements_spanned(ref) * dtype.itemsize
+        nbytes = spanned(ref.shape, ref.strides) * dtype.itemsize
         self._check_inside(ref.address, nbytes)
         return ref.address, nbytes
 
@@ -417,8 +427,11 @@ class CaseRun:
             )
 
 
-def _nbytes(ref: TensorRef) -> int:
-    return math.prod(ref.shape) * TORCH_DTYPES[ref.dtype].itemsize
+def _room(tensor: torch.Tensor) -> tuple[int, int]:
+    """Bytes of its memory before its first element, and of all of it."""
+    memory = memory_of(tensor)
+    before = int(tensor.storage_offset() - memory.storage_offset()) if len(memory) else 0
+    return before * tensor.element_size(), memory.numel() * tensor.element_size()
 
 
 def _touched(op: PlanOp) -> list[tuple[int, int, bool]]:
@@ -427,7 +440,7 @@ def _touched(op: PlanOp) -> list[tuple[int, int, bool]]:
         case Upload():
             return [(op.address, len(op.data), True)]
         case Copy():
-            return [(op.source, op.nbytes, False), (op.destination, op.nbytes, True)]
+            return [(op.source, op.read_bytes, False), (op.destination, op.nbytes, True)]
         case Fill():
             return [(op.address, op.nbytes, True)]
         case ReadBack():
@@ -443,16 +456,15 @@ def _written(plan: LaunchPlan, reports: Sequence[LaunchReport]) -> frozenset[int
     return frozenset(moves | copies | {a for report in reports for a in report.stored})
 
 
-def elements_spanned(ref: TensorRef) -> int:
-    """Elements from the first to the last of a tensor that is not empty."""
-    return sum((n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=False)) + 1
-
-
 def _bytes_to_read(ref: TensorRef) -> int:
     """What reading a tensor takes: large strides span much memory for few elements, and strides of
     0 make many elements of little memory."""
     count, dtype = math.prod(ref.shape), TORCH_DTYPES.get(ref.dtype)
-    return max(count, elements_spanned(ref)) * (dtype.itemsize if dtype else 1) if count else 0
+    return (
+        max(count, spanned(ref.shape, ref.strides)) * (dtype.itemsize if dtype else 1)
+        if count
+        else 0
+    )
 
 
 def output_of(ref: TensorRef, bits: torch.Tensor) -> Output:

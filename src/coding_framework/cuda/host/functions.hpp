@@ -57,5 +57,6 @@ bool is_tensor(const Result& result);
 }  // namespace host
 
 namespace at {
-Tensor adopt(char* data, ScalarType type, IntArrayRef sizes, IntArrayRef strides);
+// A tensor of the judge's; exists: its memory is the device's.
+Tensor adopt(char* data, ScalarType type, IntArrayRef sizes, IntArrayRef strides, bool exists);
 }

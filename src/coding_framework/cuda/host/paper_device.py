@@ -6,7 +6,7 @@ Enough for host code that reads nothing back: it cannot tell. What it reads ends
 from __future__ import annotations
 
 from coding_framework.cuda.device.work_meter import WorkMeter
-from coding_framework.cuda.plan.launch_plan import Launch, LaunchReport, ModuleInfo
+from coding_framework.cuda.plan.launch_plan import Launch, LaunchReport, Layout, ModuleInfo
 from coding_framework.types import BackendName
 
 _FIRST_ADDRESS = 0x7E1000000000
@@ -48,7 +48,9 @@ class PaperDevice:
     def download(self, address: int, nbytes: int) -> bytes:
         raise ReadsBackError
 
-    def copy(self, destination: int, source: int, nbytes: int) -> None:
+    def copy(
+        self, destination: int, source: int, nbytes: int, layout: Layout | None = None
+    ) -> None:
         pass
 
     def fill(self, address: int, value: int, nbytes: int) -> None:

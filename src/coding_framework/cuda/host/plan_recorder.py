@@ -20,6 +20,7 @@ from coding_framework.cuda.plan.launch_plan import (
     Free,
     Launch,
     LaunchReport,
+    Layout,
     PlanOp,
     ReadBack,
     TensorRef,
@@ -151,9 +152,11 @@ class PlanRecorder:
         self._note(ReadBack(address, nbytes, data))
         return data
 
-    def copy(self, destination: int, source: int, nbytes: int) -> None:
-        self._device.copy(destination, source, nbytes)
-        self._note(Copy(destination, source, nbytes))
+    def copy(
+        self, destination: int, source: int, nbytes: int, layout: Layout | None = None
+    ) -> None:
+        self._device.copy(destination, source, nbytes, layout)
+        self._note(Copy(destination, source, nbytes, layout))
 
     def fill(self, address: int, value: int, nbytes: int) -> None:
         self._device.fill(address, value, nbytes)

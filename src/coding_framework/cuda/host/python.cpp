@@ -204,8 +204,7 @@ cf_tensor* cf_adopt(uint64_t address, int type, int dims, const int64_t* sizes,
                     const int64_t* strides, int exists) {
   auto count = static_cast<size_t>(dims);
   auto t = at::adopt(reinterpret_cast<char*>(address), static_cast<at::ScalarType>(type),
-                     at::IntArrayRef(sizes, count), at::IntArrayRef(strides, count));
-  if (exists) host::note_device_memory(t.data_ptr(), t.nbytes());
+                     at::IntArrayRef(sizes, count), at::IntArrayRef(strides, count), exists != 0);
   auto* owned = t.impl();
   owned->references++;
   return owned;

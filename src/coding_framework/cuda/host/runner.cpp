@@ -28,13 +28,12 @@ static cf_value read_value(Reader& in) {
       auto type = static_cast<c10::ScalarType>(in.get<uint32_t>());
       auto address = in.get<uint64_t>();
       auto dims = in.get<uint32_t>();
-      int64_t sizes[CF_MAX_DIMS], strides[CF_MAX_DIMS], elements = 1;
-      for (uint32_t i = 0; i < dims; i++) elements *= sizes[i] = in.get<int64_t>();
+      int64_t sizes[CF_MAX_DIMS], strides[CF_MAX_DIMS];
+      for (uint32_t i = 0; i < dims; i++) sizes[i] = in.get<int64_t>();
       for (uint32_t i = 0; i < dims; i++) strides[i] = in.get<int64_t>();
       auto* data = reinterpret_cast<char*>(address);
-      note_device_memory(data, static_cast<size_t>(elements * c10::elementSize(type)));
       argument_tensors.push_back(at::adopt(data, type, at::IntArrayRef(sizes, dims),
-                                           at::IntArrayRef(strides, dims)));
+                                           at::IntArrayRef(strides, dims), true));
       v.tensor = argument_tensors.back().impl();
       break;
     }

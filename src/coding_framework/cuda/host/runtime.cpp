@@ -218,6 +218,19 @@ static cudaError_t move(void* to, const void* from, size_t size, cudaMemcpyKind 
   }
 }
 
+cudaError_t gather(void* to, const void* from, uint32_t itemsize, int32_t dims,
+                   const int64_t* sizes, const int64_t* strides, cudaStream_t stream) {
+  uint64_t size = itemsize;
+  for (int32_t i = 0; i < dims; i++) size *= static_cast<uint64_t>(sizes[i]);
+  tell_order(Ordering::On, stream);
+  Writer w;
+  w.put(reinterpret_cast<uint64_t>(to)).put(reinterpret_cast<uint64_t>(from)).put(size);
+  w.put(itemsize).put(static_cast<uint32_t>(dims));
+  for (int32_t i = 0; i < dims; i++) w.put<int64_t>(sizes[i]);
+  for (int32_t i = 0; i < dims; i++) w.put<int64_t>(strides[i]);
+  return fail(static_cast<cudaError_t>(request(Kind::Copy, w).kind));
+}
+
 cudaError_t transfer(void* to, const void* from, size_t size, cudaMemcpyKind kind,
                      cudaStream_t stream, bool waits) {
   if (size == 0) return cudaSuccess;

@@ -24,6 +24,9 @@ cudaError_t device_free(void* pointer, bool at_once = false);
 // waits: the call returns when it is done, as cudaMemcpy does
 cudaError_t transfer(void* to, const void* from, size_t size, cudaMemcpyKind kind,
                      cudaStream_t stream = nullptr, bool waits = true);
+// Elements of `itemsize` bytes that lie apart, one after the other to `to`; both on the device.
+cudaError_t gather(void* to, const void* from, uint32_t itemsize, int32_t dims,
+                   const int64_t* sizes, const int64_t* strides, cudaStream_t stream);
 cudaError_t upload(uint64_t to, const void* from, size_t size, cudaStream_t stream);
 cudaError_t fill(void* at, int value, size_t size, cudaStream_t stream = nullptr);
 cudaError_t synchronize();

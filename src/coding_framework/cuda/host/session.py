@@ -37,6 +37,7 @@ from coding_framework.cuda.host.wire import (
     clean_text,
     decode_about,
     decode_launch,
+    decode_layout,
     decode_order,
     decode_result,
     encode_call,
@@ -229,8 +230,8 @@ class HostSession:
                 return handler.download(address, nbytes)
             case Kind.COPY:
                 destination, source, nbytes = reader.numbers("3Q")
-                reader.end()
-                handler.copy(destination, source, nbytes)
+                layout = decode_layout(reader, nbytes)
+                handler.copy(destination, source, nbytes, layout)
             case Kind.FILL:
                 address, value, nbytes = reader.numbers("QIQ")
                 reader.end()

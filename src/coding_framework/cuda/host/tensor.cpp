@@ -67,6 +67,7 @@ static Tensor make(IntArrayRef sizes, const TensorOptions& o, char* data, bool o
 static Tensor share(const Tensor& of) {  // another view of the same storage
   auto* t = new cf_tensor(*of.impl());
   t->references = 1;
+  t->given = false;
   t->storage->references++;
   return Tensor(t);
 }
@@ -390,7 +391,12 @@ Tensor Tensor::select(int64_t i, int64_t index) const {
 
 Tensor Tensor::contiguous() const {
   if (is_contiguous()) return *this;
-  cf_reject("at::Tensor::contiguous (of a strided tensor)");
+  if (!impl_->given) cf_reject("at::Tensor::contiguous (of a view that forward made)");
+  auto r = empty(sizes(), options());
+  auto size = static_cast<uint32_t>(element_size());
+  check_cuda(host::gather(r.data_ptr(), data_ptr(), size, impl_->dims, impl_->sizes, impl_->strides,
+                          current_stream()));
+  return r;
 }
 Tensor Tensor::clone() const {
   if (!is_contiguous()) cf_reject("at::Tensor::clone (of a strided tensor)");
@@ -427,9 +433,16 @@ int warp_size() { return 32; }
 }  // namespace cuda
 
 // What the runner itself needs: tensors of the judge's inputs.
-Tensor adopt(char* data, ScalarType type, IntArrayRef sizes, IntArrayRef strides) {
+static size_t spanned_bytes(const Tensor& t) {
+  int64_t elements = t.numel() > 0;
+  for (int64_t i = 0; elements > 0 && i < t.dim(); i++) elements += (t.size(i) - 1) * t.stride(i);
+  return static_cast<size_t>(elements * t.element_size());
+}
+Tensor adopt(char* data, ScalarType type, IntArrayRef sizes, IntArrayRef strides, bool exists) {
   auto t = make(sizes, TensorOptions(type).device(Device(kCUDA, 0)), data, false);
   for (size_t i = 0; i < strides.size(); i++) t.impl()->strides[i] = strides[i];
+  t.impl()->given = exists;
+  if (exists) host::note_device_memory(data, spanned_bytes(t));
   return t;
 }
 

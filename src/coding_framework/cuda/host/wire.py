@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from coding_framework.cuda.host.properties import DeviceProperties
-from coding_framework.cuda.plan.launch_plan import Launch, ModuleInfo, TensorRef
+from coding_framework.cuda.plan.launch_plan import Launch, Layout, ModuleInfo, TensorRef
 from coding_framework.cuda.plan.stream_order import Ordering
 
 HostArg = TensorRef | bool | int | float | str | None | tuple["HostArg", ...] | list["HostArg"]
@@ -84,7 +84,9 @@ class RuntimeHandler(Protocol):
     def free(self, address: int, *, at_once: bool) -> None: ...
     def upload(self, address: int, data: bytes) -> None: ...
     def download(self, address: int, nbytes: int) -> bytes: ...
-    def copy(self, destination: int, source: int, nbytes: int) -> None: ...
+    def copy(
+        self, destination: int, source: int, nbytes: int, layout: Layout | None = None
+    ) -> None: ...
     def fill(self, address: int, value: int, nbytes: int) -> None: ...
     def launch(self, launch: Launch) -> None: ...
     def synchronize(self) -> None: ...
@@ -233,6 +235,21 @@ def decode_launch(payload: memoryview, module: ModuleInfo) -> Launch:
         stream=stream,
         cooperative=bool(cooperative),
     )
+
+
+def decode_layout(reader: Reader, nbytes: int) -> Layout | None:
+    """How the source of a copy of `nbytes` lies; None: as its destination."""
+    if reader.at == len(reader.data):
+        return None
+    itemsize, dims = reader.numbers("2I")
+    if not 0 < dims <= MAX_DIMS or itemsize not in (1, 2, 4, 8):
+        raise Malformed("a layout that no tensor has")
+    shape, strides = reader.numbers(f"{dims}q"), reader.numbers(f"{dims}q")
+    reader.end()
+    fits = all(0 <= n < 2**48 for n in (*shape, *strides))
+    if not fits or math.prod(shape) * itemsize != nbytes:
+        raise Malformed("a copy of another size than its layout")
+    return itemsize, shape, strides
 
 
 def decode_order(reader: Reader) -> tuple[Ordering, int, int]:

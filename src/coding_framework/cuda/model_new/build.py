@@ -24,7 +24,7 @@ from coding_framework.cuda.model_new.extensions import (
     cuda_source,
     decode_request,
 )
-from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch, ModuleInfo
+from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch, Layout, ModuleInfo
 from coding_framework.cuda.plan.stream_order import Ordering
 from coding_framework.cuda.sandbox import Sandbox
 from coding_framework.types import CompilationResult, Diagnostic, Status
@@ -65,7 +65,9 @@ class _NoDevice:
     def download(self, address: int, nbytes: int) -> bytes:
         raise CudaCallError
 
-    def copy(self, destination: int, source: int, nbytes: int) -> None:
+    def copy(
+        self, destination: int, source: int, nbytes: int, layout: Layout | None = None
+    ) -> None:
         raise CudaCallError
 
     def fill(self, address: int, value: int, nbytes: int) -> None:

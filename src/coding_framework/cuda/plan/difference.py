@@ -132,7 +132,9 @@ class PlanReader:
         """A fill or copy without addresses; which of the host's own blocks it means is left out."""
         if isinstance(op, Fill):
             return f"{op.nbytes} bytes {op.value} to {self._place(op.address)}"
-        return f"{op.nbytes} bytes of {self._place(op.source)} to {self._place(op.destination)}"
+        how = "" if op.layout is None else f" (extents, strides: {op.layout[1:]})"
+        where = f"{self._place(op.source)}{how} to {self._place(op.destination)}"
+        return f"{op.nbytes} bytes of {where}"
 
     def _place(self, address: int) -> str:
         region = self._region(address)

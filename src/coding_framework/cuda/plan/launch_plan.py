@@ -58,6 +58,10 @@ class Upload:
     data: bytes
 
 
+Layout = tuple[int, tuple[int, ...], tuple[int, ...]]
+"""How the elements of a tensor lie: bytes of one, extents, and strides in elements."""
+
+
 @dataclass(frozen=True, slots=True)
 class Copy:
     """Device to device."""
@@ -65,6 +69,18 @@ class Copy:
     destination: int
     source: int
     nbytes: int
+    """Of what is written, one element after the other."""
+    layout: Layout | None = None
+    """Of what is read (`.contiguous()` of a strided input); None: the same."""
+
+    @property
+    def read_bytes(self) -> int:
+        """From the first to the last."""
+        if self.layout is None or not self.nbytes:
+            return self.nbytes
+        itemsize, shape, strides = self.layout
+        last = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
+        return itemsize * (1 + last)
 
 
 @dataclass(frozen=True, slots=True)

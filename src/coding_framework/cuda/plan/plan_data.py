@@ -12,6 +12,7 @@ from coding_framework.cuda.plan.launch_plan import (
     Fill,
     Free,
     Launch,
+    Layout,
     PlanOp,
     ReadBack,
     Upload,
@@ -32,7 +33,7 @@ def ops_as_data(ops: Sequence[PlanOp]) -> tuple[list[list[Any]], bytes]:
                 rows.append(["upload", op.address, len(blob), len(op.data)])
                 blob += op.data
             case Copy():
-                rows.append(["copy", op.destination, op.source, op.nbytes])
+                rows.append(["copy", op.destination, op.source, op.nbytes, op.layout])
             case Fill():
                 rows.append(["fill", op.address, op.value, op.nbytes])
             case ReadBack():
@@ -54,6 +55,23 @@ def ops_from_data(rows: Sequence[Sequence[Any]], blob: bytes | memoryview) -> tu
 def moved_ops(ops: Sequence[PlanOp], moved: Mapping[tuple[int, int], int]) -> tuple[PlanOp, ...]:
     """The plan where some memory lies elsewhere: (address, nbytes) of a region then to its address
     now. Eight-byte words of launch parameters that point into such a region are pointers."""
+    place = moves(moved)
+
+    def move(op: PlanOp) -> PlanOp:
+        match op:
+            case Launch():
+                return replace(op, params=_moved_words(op.params, place))
+            case Copy():
+                return replace(op, destination=place(op.destination), source=place(op.source))
+            case _:
+                return replace(op, address=place(op.address))
+
+    same = all(start == now for (start, _), now in moved.items())
+    return tuple(ops) if same else tuple(move(op) for op in ops)
+
+
+def moves(moved: Mapping[tuple[int, int], int]) -> Callable[[int], int]:
+    """Where an address is now, given (address, nbytes) of regions then and their addresses now."""
     changes = [(start, size, now) for (start, size), now in moved.items() if now != start]
 
     def place(address: int) -> int:
@@ -62,16 +80,12 @@ def moved_ops(ops: Sequence[PlanOp], moved: Mapping[tuple[int, int], int]) -> tu
                 return now + address - start
         return address
 
-    def move(op: PlanOp) -> PlanOp:
-        match op:
-            case Launch():
-                return replace(op, params=_moved_words(op.params, place))
-            case Copy():
-                return Copy(place(op.destination), place(op.source), op.nbytes)
-            case _:
-                return replace(op, address=place(op.address))
+    return place
 
-    return tuple(move(op) for op in ops) if changes else tuple(ops)
+
+def layout_of(itemsize: int, shape: Sequence[int], strides: Sequence[int]) -> Layout:
+    """A layout that came as lists."""
+    return itemsize, tuple(shape), tuple(strides)
 
 
 def _moved_words(params: bytes, place: Callable[[int], int]) -> bytes:
@@ -90,8 +104,8 @@ def _op(row: Sequence[Any], blob: memoryview) -> PlanOp:
             return Free(address, poisoned)
         case ["upload", address, start, size]:
             return Upload(address, bytes(blob[start : start + size]))
-        case ["copy", destination, source, nbytes]:
-            return Copy(destination, source, nbytes)
+        case ["copy", destination, source, nbytes, layout]:
+            return Copy(destination, source, nbytes, layout and layout_of(*layout))
         case ["fill", address, value, nbytes]:
             return Fill(address, value, nbytes)
         case ["read_back", address, nbytes]:

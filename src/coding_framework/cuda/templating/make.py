@@ -21,13 +21,12 @@ from pydantic import ValidationError
 from coding_framework.cuda.build.ptx_summary import module_variables, ptx_of, unread_parameters
 from coding_framework.cuda.device.device import Device
 from coding_framework.cuda.expected.edge_draws import draw_name
-from coding_framework.cuda.expected.inputs import bits_of, tensor_bits
+from coding_framework.cuda.expected.inputs import bits_of, spanned, tensor_bits
 from coding_framework.cuda.expected.reference import Expectation, ReferenceCache
 from coding_framework.cuda.expected.tolerance import compare
 from coding_framework.cuda.host.case_run import (
     Output,
     SharesMemory,
-    elements_spanned,
     output_of,
     store_tensor,
 )
@@ -116,6 +115,8 @@ def _make_aligned(
         expectation = references.get(subject.task, case, FIRST_SEED)
         if any(tensor.numel() == 0 for tensor in expectation.tensors):
             raise NotPortable("empty_tensor", "an input without elements has no address")
+        if any(spec.strides or spec.start for spec in case.inputs):
+            raise NotPortable("strided_input", "a template's inputs are contiguous")
         equipment = held.enter_context(setting.backend.equip(expectation, False))
         equipment.device.meter = setting.meter
         try:
@@ -284,9 +285,7 @@ class _Replays:
                 raise NotPortable("replay_differs", f"the replay changed input {i}")
 
     def _read(self, ref: TensorRef, expectation: Expectation) -> Output:
-        nbytes = 0
-        if 0 not in ref.shape:
-            nbytes = elements_spanned(ref) * DTYPE_BYTES[ref.dtype]  # type: ignore[index]
+        nbytes = spanned(ref.shape, ref.strides) * DTYPE_BYTES[ref.dtype]  # type: ignore[index]
         return output_of(ref, self._fetch(ref.address, nbytes, expectation))
 
     def _fetch(self, address: int, nbytes: int, expectation: Expectation) -> torch.Tensor:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
+from coding_framework.cuda.expected.inputs import memory_of
 from coding_framework.cuda.expected.reference import Expectation
 from coding_framework.cuda.host.case_run import CaseRun, Output
 from coding_framework.cuda.plan.launch_plan import LaunchPlan
@@ -67,12 +68,14 @@ def measure_plan(
     that is right for its own draw only, which is then the one draw.
     """
     regions = [
-        (place.address, tensor.numel() * tensor.element_size(), tensor.element_size())
-        for place, tensor in zip(plan.inputs, draws[0].tensors, strict=True)
+        (address, nbytes, tensor.element_size())
+        for (address, nbytes), tensor in zip(
+            run.regions(plan.inputs), draws[0].tensors, strict=True
+        )
     ]
     for number, expectation in enumerate(draws):
         for region, tensor in zip(regions, expectation.tensors, strict=True):
-            device.stage(region, len(draws), number, tensor)
+            device.stage(region, len(draws), number, memory_of(tensor))
     outputs = [run.extent(ref) for ref in plan.outputs]
     found = device.measure(
         plan, regions, run.others(plan), outputs, len(draws), protocol, fresh=fresh

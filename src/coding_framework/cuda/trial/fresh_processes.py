@@ -14,7 +14,7 @@ from itertools import pairwise
 import torch
 
 from coding_framework.cuda.build.ptx_summary import ptx_of, unread_parameters
-from coding_framework.cuda.expected.inputs import TORCH_DTYPES
+from coding_framework.cuda.expected.inputs import TORCH_DTYPES, laid_out, spanned
 from coding_framework.cuda.expected.reference import Expectation
 from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.host.case_run import HostProcess
@@ -30,7 +30,7 @@ from coding_framework.cuda.plan.launch_plan import (
     ModuleInfo,
     TensorRef,
 )
-from coding_framework.cuda.plan.plan_data import moved_ops
+from coding_framework.cuda.plan.plan_data import moved_ops, moves
 from coding_framework.cuda.sandbox.reused import ReusedSandbox
 from coding_framework.cuda.trial.setup import TrialSetting, TrialSetup, open_host
 from coding_framework.types import Status, TestCase
@@ -107,8 +107,10 @@ def require_published(
     for case in cases:
         now = {}
         for place, spec in zip(call.plan.inputs[: call.inputs], case.inputs, strict=True):
-            tensor = torch.empty(spec.shape, dtype=TORCH_DTYPES[spec.dtype], device="meta")
-            address = paper.alloc(tensor.nbytes)
+            itemsize = TORCH_DTYPES[spec.dtype].itemsize
+            tensor = laid_out(torch.empty(spec.shape, device="meta"), spec)
+            address = paper.alloc(itemsize * (spec.start + spanned(spec.shape, tensor.stride())))
+            address += itemsize * spec.start
             now[place.address] = TensorRef(address, spec.shape, tensor.stride(), spec.dtype)
         arguments = tuple(
             now.get(a.address, a) if isinstance(a, TensorRef) else a for a in call.arguments
@@ -170,29 +172,27 @@ def _counts(
 
 def _elsewhere(call: RecordedCall, paper: PaperDevice) -> RecordedCall:
     """The call with its inputs at addresses of their own: nobody looks at those of another call."""
-    sizes = {address: nbytes for address, nbytes, _ in call.regions}
-    now = {p.address: paper.alloc(sizes[p.address]) for p in call.plan.inputs[: call.inputs]}
+    theirs = [region for region in call.regions if region[2] < call.inputs]
+    now = {(address, max(1, nbytes)): paper.alloc(nbytes) for address, nbytes, _ in theirs}
+    place = moves(now)
 
     def moved(value: HostArg) -> HostArg:
         match value:
             case TensorRef():
-                return replace(value, address=now.get(value.address, value.address))
+                return replace(value, address=place(value.address))
             case tuple():
                 return tuple(moved(item) for item in value)
             case list():
                 return [moved(item) for item in value]
         return value
 
-    places = tuple(replace(p, address=now.get(p.address, p.address)) for p in call.plan.inputs)
     plan = replace(
         call.plan,
-        inputs=places,
-        ops=moved_ops(call.plan.ops, {(a, max(1, sizes[a])): to for a, to in now.items()}),
-        outputs=tuple(replace(o, address=now.get(o.address, o.address)) for o in call.plan.outputs),
+        inputs=tuple(replace(p, address=place(p.address)) for p in call.plan.inputs),
+        ops=moved_ops(call.plan.ops, now),
+        outputs=tuple(replace(o, address=place(o.address)) for o in call.plan.outputs),
     )
-    index = {p.address: i for i, p in enumerate(call.plan.inputs)}
-    kept = tuple(r for r in call.regions if r[2] >= call.inputs)
-    regions = tuple((to, sizes[a], index[a]) for a, to in now.items()) + kept
+    regions = tuple((place(address), nbytes, i) for address, nbytes, i in call.regions)
     arguments = tuple(moved(a) for a in call.arguments)
     return replace(call, plan=plan, arguments=arguments, regions=regions)
 

@@ -23,6 +23,7 @@ import torch
 
 from coding_framework.cuda.expected.drawn_shapes import BEYOND
 from coding_framework.cuda.expected.edge_draws import draw_name, edge_seed
+from coding_framework.cuda.expected.inputs import distinct_bytes
 from coding_framework.cuda.expected.reference import Expectation
 from coding_framework.cuda.expected.tolerance import Comparison, ExpectedOutput, compare
 from coding_framework.cuda.host.case_run import Execution, Output
@@ -529,7 +530,7 @@ class CaseTrial:
 
     def _input_bytes(self) -> int:
         tensors = self._expect(self._seeds[0]).tensors
-        return sum(t.numel() * t.element_size() for t in tensors)
+        return sum(map(distinct_bytes, tensors))
 
 
 def _severity(comparison: Comparison) -> tuple[bool, float]:

@@ -253,9 +253,10 @@ def _case(
         elif dtype in _INTEGERS:
             low, high = integers[i].low, integers[i].high
         apart = integers[i].apart if i in integers else ()
+        strides, start = made.layouts[i]
         spec = TensorSpec(
             name=f"input{i}", shape=shape, dtype=dtype, low=low, high=high, apart=apart,
-            keeps=domains[i].keeps,
+            keeps=domains[i].keeps, strides=strides, start=start,
         )  # fmt: skip
         inputs.append(spec)
     return TestCase(

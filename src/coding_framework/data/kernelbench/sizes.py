@@ -19,7 +19,7 @@ from coding_framework.data.kernelbench.constants import (
     Values,
     run_module,
 )
-from coding_framework.types import DType, InitArg
+from coding_framework.types import ALIGNED_ELEMENTS, DType, InitArg
 
 if TYPE_CHECKING:
     import torch
@@ -47,6 +47,8 @@ class Measure:
 
     inputs: tuple[tuple[tuple[int, ...], DType], ...]
     """(shape, dtype) of each."""
+    layouts: tuple[tuple[tuple[int, ...], int], ...]
+    """Strides of each, () where it is contiguous, and where in its memory it starts."""
     outputs: tuple[tuple[int, ...], ...]
     init_args: tuple[InitArg, ...]
     elements: int
@@ -122,6 +124,7 @@ def measure(tree: ast.Module, values: Values) -> Measure:
     most = max((t.numel() for t in given), default=1)
     return Measure(
         inputs=tuple((tuple(t.shape), _dtype_name(t.dtype)) for t in inputs),
+        layouts=tuple(map(_layout, inputs)),
         outputs=tuple(tuple(t.shape) for t in outputs),
         init_args=tuple(_init_arg(a) for a in arguments),
         elements=sum(t.numel() for t in tensors),
@@ -137,6 +140,22 @@ def measure(tree: ast.Module, values: Values) -> Measure:
         drawn=drawn,
         draws=draws,
     )
+
+
+def _layout(tensor: torch.Tensor) -> tuple[tuple[int, ...], int]:
+    """Raises ValueError for one of which indices share memory, other than along whole axes."""
+    start = int(tensor.storage_offset()) % ALIGNED_ELEMENTS
+    if tensor.is_contiguous() or not tensor.numel():
+        return (), start
+    span = 1
+    axes = [(s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if s and n > 1]
+    for stride, extent in sorted(axes):
+        if stride < span:
+            raise ValueError(
+                "get_inputs() gives a tensor that overlaps itself: give a copy (.contiguous())"
+            )
+        span += (extent - 1) * stride
+    return tuple(tensor.stride()), start
 
 
 def inputs_of(namespace: Mapping[str, Any]) -> list[Any]:

@@ -31,6 +31,7 @@ OPS: st.SearchStrategy[PlanOp] = st.one_of(
     st.builds(Free, ADDRESS),
     st.builds(Upload, ADDRESS, st.binary(max_size=64)),
     st.builds(Copy, ADDRESS, ADDRESS, SIZE),
+    st.builds(Copy, ADDRESS, ADDRESS, SIZE, st.tuples(st.integers(1, 8), EXTENT, EXTENT)),
     st.builds(Fill, ADDRESS, st.integers(0, 255), SIZE),
     st.builds(ReadBack, ADDRESS, SIZE),
     st.builds(

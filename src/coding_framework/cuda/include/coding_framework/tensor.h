@@ -12,6 +12,7 @@ struct cf_tensor {
   int32_t dims;
   c10::ScalarType dtype;
   bool on_host;
+  bool given;  // by the caller, in this very layout
   int64_t sizes[CF_MAX_DIMS];
   int64_t strides[CF_MAX_DIMS];
   char* data;
