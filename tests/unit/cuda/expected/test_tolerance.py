@@ -272,3 +272,26 @@ def test_a_wrong_element_is_seen_however_small_the_tolerance() -> None:
     assert compare(reference.clone(), (1,), expected).passed
     out = torch.tensor([1.0, 1e-310], dtype=torch.float64)
     assert not compare(out, (1,), expected).passed
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("expression", ["x * 0.3 + 1", "F.gelu(x)", "torch.exp(-x * x)"])
+def test_half_precision_is_rounded_to_the_nearest(dtype: str, expression: str) -> None:
+    task = _task(expression)
+    cases = [
+        case.model_copy(
+            update={"inputs": tuple(TensorSpec(name="x", shape=(64, 65), dtype=dtype) for _ in "x")}  # type: ignore[arg-type]
+        )
+        for case in task.cases[:1]
+    ]
+    task = task.model_copy(update={"cases": tuple(cases)})
+    for seed in range(5):
+        expectation = expect(task, task_digest(task), cases[0], b"s", seed)
+        exact, native = expectation.outputs[0].reference, expectation.outputs[0].native
+        nearest = exact.to(torch.float32).to(native.dtype)
+        away = nearest.to(torch.float64).abs() > exact.abs()
+        bits = nearest.view(torch.int16)
+        cut = torch.where(away, bits - 1, bits).view(native.dtype)
+        assert _passes(nearest, expectation)
+        assert not _passes(cut, expectation)
+        assert "one way" in compare(cut, cut.stride(), expectation.outputs[0]).detail
