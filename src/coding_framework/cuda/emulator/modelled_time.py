@@ -61,7 +61,7 @@ def modelled_result(
     The interval spans the replays: it is not zero where the work depends on the inputs.
     """
     times = [modelled_time_ms(timed.plan, reports, device) for reports in timed.replays]
-    known = sorted(time for time in times if time is not None)
+    known = sorted(time + timed.delay_ms for time in times if time is not None)
     if not known or len(known) != len(times):
         return None
     kernel_ms = median(known)
@@ -76,6 +76,7 @@ def modelled_result(
         flops=_executed_flops(timed.replays[-1]),
         achieved_gbps=timed.bytes_moved / seconds / 1e9 if seconds > 0 else None,
         roofline_fraction=timed.bytes_moved / bandwidth / seconds if seconds > 0 else None,
+        host_ms=timed.host_ms,
         modelled=True,
     )
 

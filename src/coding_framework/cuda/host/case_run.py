@@ -67,6 +67,11 @@ class HostProcess(Protocol):
         """The last call."""
         ...
 
+    @property
+    def busy_ms(self) -> float | None:
+        """Processor time of the process so far; None where the system does not tell."""
+        ...
+
     def call(
         self, arguments: Sequence[HostArg], *, function: str = "forward"
     ) -> tuple[TensorRef, ...]:

@@ -29,7 +29,8 @@ from coding_framework.cuda.plan.launch_plan import (
 from coding_framework.cuda.plan.stream_order import Ordering, StreamOrder, Unordered
 from coding_framework.types import Status
 
-_EXECUTED = "smsp__inst_executed.sum"
+EXECUTED = "smsp__inst_executed.sum"
+"""Warp instructions, among the counters of a launch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ class PlanRecorder:
     def launch(self, launch: Launch) -> None:
         report = self._device.launch(launch)
         self.reports.append(report)
-        self._executed += report.counters.get(_EXECUTED, 0.0)
+        self._executed += report.counters.get(EXECUTED, 0.0)
         if self._executed > self.limits.instructions:
             raise CandidateFault(
                 Status.TIMEOUT,

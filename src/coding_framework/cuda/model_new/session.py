@@ -35,6 +35,11 @@ class AnswerSession:
         """Of the last call; nobody looks at the variables of Python."""
         return self._host.about
 
+    @property
+    def busy_ms(self) -> float | None:
+        """Of its process."""
+        return self._host.busy_ms
+
     def call(
         self, arguments: Sequence[HostArg], *, function: str = "forward"
     ) -> tuple[TensorRef, ...]:

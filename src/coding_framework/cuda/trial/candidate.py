@@ -101,11 +101,13 @@ class CandidateTrials:
             self._try(drawn)
         if self._asked_device:
             self._try_other_devices(cases)
+        host_ms = None
         if self._recorded and self._module is not None:
             limits = RunLimits()
-            require_same_plans(self._tried, self._module, self._recorded, limits)
+            host_ms = require_same_plans(self._tried, self._module, self._recorded, limits)
             self._record_published(cases)
-        return found[self._setting.backend.timed_case(self._draft.task).name]
+        timed = found[self._setting.backend.timed_case(self._draft.task).name]
+        return replace(timed, host_ms=host_ms)
 
     def _record_published(self, cases: Sequence[TestCase]) -> None:
         """Published sizes that are not run here, where they have the module of the first call."""

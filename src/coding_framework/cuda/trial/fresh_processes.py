@@ -81,20 +81,23 @@ def recorded_call(
 
 def require_same_plans(
     setting: TrialSetting, module: ModuleInfo, calls: Sequence[RecordedCall], limits: RunLimits
-) -> None:
-    """Raises CandidateFault where another process, or a later call, asks for other work than the
-    trial's first call did."""
+) -> float | None:
+    """Milliseconds of processor time that a later call takes; None where nobody saw it. Raises
+    CandidateFault where another process, or a later call, asks for other work than the trial's
+    first call did."""
     dear = is_answer(setting.build) and not isinstance(setting.sandbox, ReusedSandbox)
     last = 0 if dear else PROCESSES - 1
     unread = unread_parameters(ptx_of(setting.build))
+    host_ms = None
     try:
         for number in range(last + 1):
             calls = [*calls[1:], calls[0]]  # another shape set comes first
             if number == PROCESSES // 2 and isinstance(setting.sandbox, ReusedSandbox):
                 setting.sandbox.close()  # copies of one Python hash texts alike
-            _require_same(setting, module, calls, limits, unread, last=number == last)
+            host_ms = _require_same(setting, module, calls, limits, unread, last=number == last)
     except (ReadsBackError, ExtensionWanted):
         pass  # no more can be recorded: what it does next depends on what it reads, or is compiled
+    return host_ms
 
 
 def require_published(
@@ -137,22 +140,27 @@ def _require_same(
     unread: Unread,
     *,
     last: bool,
-) -> None:
+) -> float | None:
     """As `require_same_plans`, of one process. last: later calls are recorded, too."""
     answers = is_answer(setting.build)
     further = (ANSWER_CALLS if answers else CALLS) if last else 0
     paper = PaperDevice()
     recorder = PlanRecorder(paper, limits)
+    taken: list[float] = []
     with open_host(setting, module, recorder) as open_session:
         for call in calls:
             host = open_session(call.signature)
             _record(module, recorder, host, call, unread)
+            before = host.busy_ms if further else None
             for i in range(further):
                 again = call if i < further // 2 else _elsewhere(call, paper)
                 _record(module, recorder, host, again, unread)
+            if before is not None and (after := host.busy_ms) is not None:
+                taken.append((after - before) / further)
         if last and not answers and _counts(module, recorder, host, calls[0], unread):
             for _ in range(MANY):
                 _record(module, recorder, host, calls[0], unread)
+    return max(taken, default=None)
 
 
 def _counts(
