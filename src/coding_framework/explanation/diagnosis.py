@@ -12,12 +12,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from coding_framework.agents.feedback import hints
-from coding_framework.types import BenchmarkResult, Diagnostic, Status, Task, TestResult, Verdict
+from coding_framework.types import (
+    BenchmarkResult,
+    Diagnostic,
+    Finding,
+    Status,
+    Task,
+    TestResult,
+    Verdict,
+)
 
 LAUNCH_MS = 0.002
 """About what starting a kernel costs: a function whose bytes move faster cannot be told good."""
 NEAR_LIMIT, GOOD = 0.8, 0.5
 """Shares of the memory roofline from which a time is near the limit, or good."""
+_ALL, _CLOSE, _FAR = 0.9, 0.01, 0.25
+"""Share of wrong elements that means all of them; relative errors of a constant that is off."""
 _SAME = 0.05
 """Two times are called equal where they differ by less than this share."""
 
@@ -93,18 +103,89 @@ def _wrong_output(verdict: Verdict) -> Diagnosis:
     if failed is None or found is None:
         return Diagnosis("", ("Compare the output's shape and dtype with the task's reference.",))
     passed_before = [t for t in verdict.tests if t.passed]
-    for rule in (_not_a_number, _uneven_sizes, _unwritten, _sign, _factor, _few, _rounding):
-        diagnosis = rule(_Wrong.of(found, failed), passed_before)
+    causes = [*_measured(verdict.pitfalls), *_of_edge(verdict.reason)]
+    wrong = _Wrong.of(found, failed)
+    for rule in (
+        _not_a_number, _uneven_sizes, _near, _unwritten, _sign, _factor, _few, _rounding,
+    ):  # fmt: skip
+        diagnosis = rule(wrong, passed_before)
         if diagnosis is not None:
-            return diagnosis
-    return Diagnosis(
-        "Most elements are wrong, so it is the formula or the indexing, and no edge case.",
+            causes.append(diagnosis)
+    first, *others = causes or [_FORMULA]
+    tries = first.tries
+    if others:
+        tries += tuple(f"Less likely: {other.why} {other.tries[0]}" for other in others[:1])
+    return Diagnosis(first.why, tries)
+
+
+_FORMULA = Diagnosis(
+    "Most elements are wrong, so it is the formula or the indexing, and no edge case.",
+    (
+        "Compute the element named above by hand from the reference.",
+        "Check the order of forward's arguments: the inputs, then the module's parameters and "
+        "buffers, then numbers (`cuda-rl tasks show TASK` shows it).",
+    ),
+)
+_MEASURED: tuple[tuple[str, Diagnosis], ...] = (
+    ("shared_memory_race|uninitialized_shared_read|warp_race", Diagnosis(
+        "Threads read shared memory before it holds what others write there.",
         (
-            "Compute the element named above by hand from the reference.",
-            "Check the order of forward's arguments: the inputs, then the module's parameters and "
-            "buffers, then numbers (`cuda-rl tasks show TASK` shows it).",
+            "Put __syncthreads() between writing shared memory and reading what others wrote, and "
+            "again before it is written anew.",
+            "Set every element of it that is read, also those beyond the end of a row.",
         ),
-    )
+    )),
+    ("global_memory_race", Diagnosis(
+        "Threads of different blocks, or of one without a barrier, touch the same element.",
+        ("Let one thread write each element, or use atomicAdd on memory that was set to 0.",),
+    )),
+    ("uninitialized_read", Diagnosis(
+        "It reads global memory that nothing has written.",
+        ("Start sums in torch::zeros instead of torch::empty, and write before you read.",),
+    )),
+    ("barrier_divergence", Diagnosis(
+        "Some threads of a block do not reach a __syncthreads().",
+        ("Move it out of the branch: return early only after the last barrier.",),
+    )),
+)  # fmt: skip
+_EDGES: dict[str, tuple[str, str]] = {
+    "ties": (
+        "It is wrong where values are equal or zero: an epsilon under a root or in a divisor is "
+        "missing, or ties are broken another way.",
+        "Compare each division, root and logarithm with the reference: where is the eps?",
+    ),
+    "large": (
+        "It is wrong for large values: something overflows on the way.",
+        "For exp: subtract the maximum first; use the form of the function that stays finite.",
+    ),
+    "negative": (
+        "It is wrong where all values are negative: a maximum or a sum starts at a wrong value.",
+        "Start a maximum at -INFINITY, not at 0 or at a number that seems small.",
+    ),
+    "positive": (
+        "It is wrong where all values are large and positive: a minimum starts at a wrong value, "
+        "or something overflows.",
+        "Start a minimum at INFINITY; subtract the maximum before exp.",
+    ),
+    "spikes": (
+        "It is wrong where few values make the sum: a part of the terms is left out.",
+        "Check the ends of each loop, and that every warp's part is added.",
+    ),
+}
+
+
+def _measured(pitfalls: Sequence[Finding]) -> list[Diagnosis]:
+    """What the run itself showed, the likeliest first."""
+    seen = {finding.rule for finding in pitfalls if finding.basis == "run"}
+    return [found for rules, found in _MEASURED if seen.intersection(rules.split("|"))]
+
+
+def _of_edge(reason: str) -> list[Diagnosis]:
+    found = re.search(r"edge draw '(\w+)'", reason)
+    if found is None or found[1] not in _EDGES:
+        return []
+    why, what = _EDGES[found[1]]
+    return [Diagnosis(why, (what,))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +228,8 @@ def _not_a_number(wrong: _Wrong, _: Sequence[TestResult]) -> Diagnosis | None:
 def _uneven_sizes(wrong: _Wrong, passed: Sequence[TestResult]) -> Diagnosis | None:
     if wrong.test.case not in _UNEVEN or all(t.case == wrong.test.case for t in passed):
         return None
+    if _near(wrong, passed) is not None:
+        return None
     shapes = ", ".join(str(list(s)) for s in wrong.test.shapes)
     return Diagnosis(
         f"Even sizes pass and {shapes} fails: the kernel is likely to assume that its block, tile "
@@ -154,6 +237,22 @@ def _uneven_sizes(wrong: _Wrong, passed: Sequence[TestResult]) -> Diagnosis | No
         (
             "Round the grid up, (n + threads - 1) / threads, and guard each access: if (i < n).",
             "Take every size from the tensors (x.size(0)), none from the task's text.",
+        ),
+    )
+
+
+def _near(wrong: _Wrong, _: Sequence[TestResult]) -> Diagnosis | None:
+    """All elements, and each by a little: no element is missing."""
+    off = abs(wrong.got / wrong.want - 1.0) if wrong.want else math.inf
+    if wrong.share < _ALL or not _CLOSE <= off < _FAR:
+        return None
+    return Diagnosis(
+        f"Almost every element is wrong, this one by {off:.1%}: a constant or a count is off (an "
+        "epsilon, n - 1 for n, a divisor that depends on the size).",
+        (
+            "Compare each constant and each divisor with the reference: biased or unbiased, per "
+            "row or per batch, eps inside or outside of the root.",
+            "If sizes that a block divides pass, look at what the kernel takes for the size.",
         ),
     )
 
@@ -184,7 +283,7 @@ def _sign(wrong: _Wrong, _: Sequence[TestResult]) -> Diagnosis | None:
 
 
 def _factor(wrong: _Wrong, _: Sequence[TestResult]) -> Diagnosis | None:
-    ratio = wrong.got / wrong.want if wrong.want else 0.0
+    ratio = wrong.got / wrong.want if wrong.want and math.isfinite(wrong.got) else 0.0
     whole = round(ratio) if ratio >= 1 else round(1 / ratio) if ratio > 0 else 0
     simple = whole >= 2 and math.isclose(max(ratio, 1 / ratio), whole, rel_tol=1e-3)
     if not simple:
@@ -328,6 +427,14 @@ _BY_REASON: dict[Status, tuple[tuple[str, Diagnosis], ...]] = {
         )),
     ),
     Status.RUNTIME_ERROR: (
+        (r"illegal shared|shared memory .*(past|beyond|outside)", Diagnosis(
+            "A thread reads or writes outside of the block's shared memory.",
+            (
+                "Compare the array's size with the largest index: threads of the block, columns of "
+                "a row, the padding of a tile.",
+                "Give a dynamic array its bytes: name<<<blocks, threads, bytes>>>(...).",
+            ),
+        )),
         (r"illegal .*(read|write|load|store|access)|past the end|out of bounds", Diagnosis(
             "A thread reads or writes outside of a tensor.",
             (

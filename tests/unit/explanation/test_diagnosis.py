@@ -9,6 +9,7 @@ from coding_framework.types import (
     BenchmarkResult,
     CompileSummary,
     Diagnostic,
+    Finding,
     Status,
     TestResult,
     Verdict,
@@ -94,3 +95,32 @@ def test_a_time_is_held_against_the_roofline(kernel_ms, share, said):
 def test_equal_times_are_called_equal():
     assert versus(1.01, "eager") == "as fast as eager (1.01x)"
     assert versus(2.0, "eager") == "2.00x as fast as eager"
+
+
+def finding(rule: str) -> Finding:
+    return Finding(rule=rule, severity="high", line=3, message="m", basis="run")
+
+
+def test_what_the_run_showed_comes_before_what_the_numbers_suggest():
+    found = wrong("nan", "1", 1000)
+    raced = found.model_copy(update={"pitfalls": (finding("uninitialized_shared_read"),)})
+    said = diagnose(raced)
+    assert "shared memory before" in said.why
+    assert "__syncthreads()" in said.tries[0]
+    assert said.tries[-1].startswith("Less likely: No element is written")
+
+
+def test_an_edge_draw_tells_what_its_values_have_in_common():
+    found = wrong("inf", "1", 10)
+    reason = "shape set 'main', edge draw 'ties': wrong when called again: " + found.reason
+    assert "an epsilon" in diagnose(found.model_copy(update={"reason": reason})).why
+
+
+def test_a_constant_that_is_off_is_no_matter_of_uneven_sizes():
+    said = diagnose(wrong("1.05", "1", 1000, "main", case="tiny"))
+    assert "a constant or a count is off" in said.why
+
+
+def test_shared_memory_out_of_bounds_is_no_tensor():
+    reason = "illegal shared write of 4 bytes at 0x404 by thread (1,0,0) of block (0,0,0)"
+    assert "shared memory" in diagnose(verdict(Status.RUNTIME_ERROR, reason)).why

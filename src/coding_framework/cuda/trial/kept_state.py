@@ -16,6 +16,7 @@ import torch
 from coding_framework.cuda.build.kernel_names import readable
 from coding_framework.cuda.expected.inputs import bits_of
 from coding_framework.cuda.host.case_run import CaseRun, Execution
+from coding_framework.cuda.host.plan_recorder import EXECUTED
 from coding_framework.cuda.plan.launch_plan import CandidateFault, LaunchPlan
 from coding_framework.cuda.trial.setup import TrialSetup
 from coding_framework.types import Status
@@ -30,7 +31,6 @@ _CALLS = 40
 """More calls on what each one leaves: a counter that something happens at gets on."""
 _INSTRUCTIONS = 20_000_000
 """Warp instructions of all of them; at least four are made."""
-_EXECUTED = "smsp__inst_executed.sum"
 
 
 Draw = tuple[Callable[[], Sequence[torch.Tensor]], Callable[[Execution], bool]]
@@ -100,7 +100,7 @@ class KeptState:
         for region, after in changed:
             self._write(region.address, after)
         first = _require(run, plan, draws[0], names, "when called again")
-        executed = sum(report.counters.get(_EXECUTED, 0.0) for report in first.reports)
+        executed = sum(report.counters.get(EXECUTED, 0.0) for report in first.reports)
         for call in range(min(_CALLS, max(4, int(_INSTRUCTIONS / max(executed, 1.0))))):
             _require(run, plan, draws[0], names, f"in call {call + 2} from then on", first)
 

@@ -27,6 +27,7 @@ from coding_framework.cuda.expected.inputs import distinct_bytes
 from coding_framework.cuda.expected.reference import Expectation
 from coding_framework.cuda.expected.tolerance import Comparison, ExpectedOutput, compare
 from coding_framework.cuda.host.case_run import Execution, Output
+from coding_framework.cuda.host.plan_recorder import EXECUTED
 from coding_framework.cuda.plan.difference import host_share, leaked_bytes, steering_excess
 from coding_framework.cuda.plan.launch_plan import (
     RAISED,
@@ -55,6 +56,8 @@ _POISONS = (None, 0x7B, 0x3C, 0xFB)
 """What replays fill other memory with, in turn: the device's own poison, which is NaN and -1, bytes
 that make large numbers of either sign in every dtype, and some that make usual ones (0.01 and 1).
 Each alone may be somebody's answer: a maximum passes over NaN and over what is small."""
+_MOST_EXPLAINED = 5_000_000
+"""Warp instructions of a wrong call that is made again to see why: half a second."""
 _NOTHING_LAUNCHED = "it launches nothing"
 _HARDWARE_RERUNS = (0x7B, 0xFB)
 """Fills of the replays that are made beside the one that every device repeats, on a device whose
@@ -103,6 +106,8 @@ class CaseTrial:
         self._log = log
         self._timing_seed = timing_seed
         self._varies = False
+        self._last: tuple[LaunchPlan, float] = LaunchPlan((), (), ()), 0.0
+        """The last call's plan, and the warp instructions of its launches."""
         self.recorded: RecordedCall | None = None
         """The first call, where its plan may be compared with other processes'."""
 
@@ -235,6 +240,19 @@ class CaseTrial:
         self._check(self._seeds[0], execution)
         self._require_device_work(plan)
 
+    def _note_faults(self, seed: int) -> None:
+        """What the last call of a wrong kernel does beside: races, reads of unset memory. They
+        explain. Where the device looks for them and counts what a launch takes."""
+        plan, executed = self._last
+        if self._setup.open_other_schedule is None or not 0 < executed < _MOST_EXPLAINED:
+            return
+        try:
+            tensors = self._expect(seed).tensors
+            again = self._setup.run.replay(plan, tensors, checks=True, counts=False)
+        except CandidateFault:
+            return
+        self._log.faults += [fault for report in again.reports for fault in report.faults]
+
     # --- the steps --------------------------------------------------------------------------------
 
     def _call_host(
@@ -242,7 +260,7 @@ class CaseTrial:
     ) -> tuple[LaunchPlan, Execution]:
         """counts: whether the times and counters of its launches may get into the verdict."""
         expectation = self._expect(seed)
-        return self._setup.run.host_run(
+        plan, execution = self._setup.run.host_run(
             self._setup.host,
             expectation.tensors,
             expectation.scalars,
@@ -250,6 +268,9 @@ class CaseTrial:
             moved=moved,
             counts=counts,
         )
+        executed = sum(report.counters.get(EXECUTED, 0.0) for report in execution.reports)
+        self._last = plan, executed
+        return plan, execution
 
     def _require_device_work(self, plan: LaunchPlan) -> None:
         if plan.launches:
@@ -504,6 +525,7 @@ class CaseTrial:
     # --- what it comes to -------------------------------------------------------------------------
 
     def _wrong(self, seed: int, detail: str) -> None:
+        self._note_faults(seed)
         raise CandidateFault(
             Status.WRONG_OUTPUT, f"shape set {self._case.name!r}, {draw_name(seed)}: {detail}"
         )
