@@ -113,6 +113,12 @@ def unread_parameters(ptx: str) -> dict[str, dict[int, frozenset[int]]]:
     return found
 
 
+def kernel_body(ptx: str, name: str) -> str | None:
+    """What a kernel executes; None where there is none of that name."""
+    found = next((e for e in _KERNEL.finditer(_without_comments(ptx)) if e["name"] == name), None)
+    return None if found is None else _body(found.string, found.end())
+
+
 def _body(ptx: str, start: int) -> str:
     """From `start` to the next kernel or function."""
     end = re.compile(r"\.entry\b|\.func\b").search(ptx, start)

@@ -37,7 +37,7 @@ from coding_framework.cuda.trial.fresh_processes import (
 from coding_framework.cuda.trial.setup import TrialSetting, TrialSetup, open_setup
 from coding_framework.cuda.trial.trial import CaseTrial
 from coding_framework.cuda.trial.verdict_draft import NOT_CHECKED, TrialLog, VerdictDraft
-from coding_framework.types import Status, TestCase
+from coding_framework.types import Status, TestCase, TestResult
 
 _BEYOND_A_CHECKER = frozenset({Status.UNSUPPORTED, Status.TIMEOUT})
 """Faults that may be the checker's limits and not the candidate's: a GPU runs more, and faster."""
@@ -114,12 +114,15 @@ class CandidateTrials:
         assert self._module is not None
         first = self._recorded[0]
         tried = next(case for case in cases if case.name == first.case)
-        published = [
-            case
-            for case in self._draft.task.gpu_cases
-            if case not in cases and case.init_args == tried.init_args
-        ]
-        require_published(self._tried, self._module, first, published)
+        for case in self._draft.task.gpu_cases:
+            if case in cases or case.init_args != tried.init_args:
+                continue
+            try:
+                require_published(self._tried, self._module, first, case)
+            except CandidateFault as fault:
+                if fault.status is Status.WRONG_OUTPUT:
+                    self._draft.log.tests.append(_not_run(case, fault.reason))
+                raise
 
     def _try_other_devices(self, cases: Sequence[TestCase]) -> None:
         """One call on each shape set for a host process that is told of other devices. Raises
@@ -286,6 +289,15 @@ class CandidateTrials:
         self._draft.counters = summed_counters(found.reports)
         if found.note:
             self._draft.log.note("no_counters", "info", found.note)
+
+
+def _not_run(case: TestCase, why: str) -> TestResult:
+    """A shape set that cannot be right, as its launches show."""
+    return TestResult(
+        case=case.name, seed=0, shapes=tuple(spec.shape for spec in case.inputs),
+        dtype=case.inputs[0].dtype, max_abs_error=None, max_rel_error=None, tolerance=None,
+        passed=False, detail=why,
+    )  # fmt: skip
 
 
 def _elements(case: TestCase) -> int:

@@ -13,6 +13,8 @@ from itertools import pairwise
 
 import torch
 
+from coding_framework.cuda.build.block_bits import too_few_bits
+from coding_framework.cuda.build.kernel_names import readable
 from coding_framework.cuda.build.ptx_summary import ptx_of, unread_parameters
 from coding_framework.cuda.expected.inputs import TORCH_DTYPES, laid_out, spanned
 from coding_framework.cuda.expected.reference import Expectation
@@ -26,6 +28,7 @@ from coding_framework.cuda.model_new.build import ExtensionWanted
 from coding_framework.cuda.plan.difference import PlanReader, Unread
 from coding_framework.cuda.plan.launch_plan import (
     CandidateFault,
+    Launch,
     LaunchPlan,
     ModuleInfo,
     TensorRef,
@@ -48,6 +51,8 @@ ANSWER_CALLS = 64
 _PUBLISHED = RunLimits(memory_bytes=1 << 40, upload_bytes=1 << 32, operations=100_000)
 """At real sizes, on paper."""
 
+_AT_ANY_SIZE = (Status.RUNTIME_ERROR, Status.WRONG_OUTPUT)
+"""Faults that have nothing to do with limits which are for small sizes."""
 _FEW, MANY = 4, 1100
 """Calls that show whether host code counts them, and more calls of one that does: half a second."""
 
@@ -101,35 +106,44 @@ def require_same_plans(
 
 
 def require_published(
-    setting: TrialSetting, module: ModuleInfo, call: RecordedCall, cases: Sequence[TestCase]
+    setting: TrialSetting, module: ModuleInfo, call: RecordedCall, case: TestCase
 ) -> None:
     """Raises CandidateFault where the host code fails at sizes that nothing here is run at: it
-    refuses them, or asks for a launch outside of CUDA's limits. call: one at other sizes."""
+    refuses them, or asks for a launch outside of CUDA's limits, or one of more blocks than the
+    kernel's index counts. call: one at other sizes."""
     paper = PaperDevice()
     recorder = PlanRecorder(paper, _PUBLISHED)
-    for case in cases:
-        now = {}
-        for place, spec in zip(call.plan.inputs[: call.inputs], case.inputs, strict=True):
-            itemsize = TORCH_DTYPES[spec.dtype].itemsize
-            tensor = laid_out(torch.empty(spec.shape, device="meta"), spec)
-            address = paper.alloc(itemsize * (spec.start + spanned(spec.shape, tensor.stride())))
-            address += itemsize * spec.start
-            now[place.address] = TensorRef(address, spec.shape, tensor.stride(), spec.dtype)
-        arguments = tuple(
-            now.get(a.address, a) if isinstance(a, TensorRef) else a for a in call.arguments
-        )
-        recorder.begin()
-        try:
-            with open_host(setting, module, recorder) as open_session:
-                open_session(call.signature).call(arguments)
-        except (ReadsBackError, ExtensionWanted):
-            continue
-        except CandidateFault as fault:
-            if fault.status is Status.RUNTIME_ERROR:  # not beyond limits that are for small sizes
-                shapes = ", ".join("x".join(map(str, spec.shape)) for spec in case.inputs)
-                raise CandidateFault(
-                    fault.status, f"at the published size ({shapes}): {fault.reason}"
-                ) from fault
+    now = {}
+    for place, spec in zip(call.plan.inputs[: call.inputs], case.inputs, strict=True):
+        itemsize = TORCH_DTYPES[spec.dtype].itemsize
+        tensor = laid_out(torch.empty(spec.shape, device="meta"), spec)
+        address = paper.alloc(itemsize * (spec.start + spanned(spec.shape, tensor.stride())))
+        address += itemsize * spec.start
+        now[place.address] = TensorRef(address, spec.shape, tensor.stride(), spec.dtype)
+    arguments = tuple(
+        now.get(a.address, a) if isinstance(a, TensorRef) else a for a in call.arguments
+    )
+    try:
+        with open_host(setting, module, recorder) as open_session:
+            open_session(call.signature).call(arguments)
+        _require_bits(ptx_of(setting.build), recorder)
+    except (ReadsBackError, ExtensionWanted):
+        return
+    except CandidateFault as fault:
+        if fault.status in _AT_ANY_SIZE:  # not beyond limits that are for small sizes
+            shapes = ", ".join("x".join(map(str, spec.shape)) for spec in case.inputs)
+            raise CandidateFault(
+                fault.status, f"at the published size ({shapes}): {fault.reason}"
+            ) from fault
+
+
+def _require_bits(ptx: str, recorder: PlanRecorder) -> None:
+    """Raises CandidateFault for a launch of which blocks cannot be told apart."""
+    launches = (op for op in recorder.operations if isinstance(op, Launch))
+    for kernel, grid, block in {(op.kernel, op.grid, op.block) for op in launches}:
+        why = too_few_bits(ptx, kernel, grid, block)
+        if why is not None:
+            raise CandidateFault(Status.WRONG_OUTPUT, f"kernel {readable(kernel)}: {why}")
 
 
 def _require_same(
