@@ -54,6 +54,8 @@ _POOL = 1 << 18
 _SHARE_APART = 0.125
 """Of the numbers of an input of integers that lie outside its range, where it may have such."""
 _FEWEST_SLICES = 4
+_FEW_OF = 32
+"""Elements of which one is another in an input that is nearly the same."""
 
 
 def derive_seed(secret: bytes, *parts: str | int) -> int:
@@ -100,6 +102,18 @@ def laid_out(values: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     tensor = memory.as_strided(spec.shape, strides, spec.start)
     tensor[apart].copy_(values[apart])
     return tensor
+
+
+def nearly(values: torch.Tensor, spec: TensorSpec, key: int) -> torch.Tensor:
+    """The same input, but for a few elements of it: who knows it again by a sample of them is
+    likely to. Whole numbers and what has a structure stay."""
+    if not values.is_floating_point() or spec.keeps is not None or values.numel() < 2:
+        return values
+    flat = values.reshape(-1).clone()
+    generator = torch.Generator().manual_seed(key >> 1)
+    few = torch.randperm(len(flat), generator=generator)[: max(1, len(flat) // _FEW_OF)]
+    flat[few] = flat[few - 1]
+    return laid_out(flat.reshape(spec.shape), spec)
 
 
 def spanned(shape: Sequence[int], strides: Sequence[int]) -> int:

@@ -75,9 +75,11 @@ class KeptState:
         run: CaseRun,
         plan: LaunchPlan,
         draws: Sequence[Draw],
+        near: Draw,
     ) -> None:
         """Raises CandidateFault (rejected) where what the call `plan` has changed here matters.
-        draws: of `STATE_DRAWS`, the first one that of the call."""
+        draws: of `STATE_DRAWS`, the first one that of the call; near: one that differs from that
+        in few elements."""
         now = [(r, self._read(r.address, len(r.before))) for r in self._regions]
         changed = [(r, after) for r, after in now if not torch.equal(r.before, after)]
         if not changed:
@@ -100,6 +102,8 @@ class KeptState:
         for region, after in changed:
             self._write(region.address, after)
         first = _require(run, plan, draws[0], names, "when called again")
+        _require(run, plan, near, names, "on inputs of which few elements are others")
+        _require(run, plan, draws[0], names, "when called again", first)
         executed = sum(report.counters.get(EXECUTED, 0.0) for report in first.reports)
         for call in range(min(_CALLS, max(4, int(_INSTRUCTIONS / max(executed, 1.0))))):
             _require(run, plan, draws[0], names, f"in call {call + 2} from then on", first)

@@ -24,7 +24,7 @@ import torch
 from coding_framework.cuda.expected.drawn_shapes import BEYOND
 from coding_framework.cuda.expected.edge_draws import draw_name, edge_seed
 from coding_framework.cuda.expected.inputs import distinct_bytes
-from coding_framework.cuda.expected.reference import Expectation
+from coding_framework.cuda.expected.reference import NEAR, Expectation
 from coding_framework.cuda.expected.tolerance import Comparison, ExpectedOutput, compare
 from coding_framework.cuda.host.case_run import Execution, Output
 from coding_framework.cuda.host.plan_recorder import EXECUTED
@@ -137,7 +137,8 @@ class CaseTrial:
         kept = KeptState(self._setup, plan)
         second = self._call_again(plan, again)
         draws = [(again, *fresh)[i % len(self._seeds)] for i in range(STATE_DRAWS)]
-        kept.require_none(self._setup.run, second, [self._draw(seed) for seed in draws])
+        near = self._draw(NEAR + again)
+        kept.require_none(self._setup.run, second, [self._draw(seed) for seed in draws], near)
         self._call_again(plan, moved, moved=True)
         if not self._varies:
             self.recorded = recorded_call(
