@@ -44,7 +44,13 @@ _COMPILER = (
 
 def kernels_of(task: Task) -> tuple[KernelExample, ...]:
     """The compiler's kernels for a task, naive first, the best guess last; from any thread. Raises
-    UnreadableError, which names the operation that has none and its line."""
+    UnreadableError, which names the operation that has none and its line, or the input."""
+    for spec in task.cases[0].inputs:
+        if spec.strides:
+            raise UnreadableError(
+                f"there is no kernel for {spec.name}, which is not contiguous: let get_inputs give "
+                "a copy (.contiguous())"
+            )
     found = _kept(task)
     if found is None:
         found = _written(task)
