@@ -161,7 +161,7 @@ def test_a_finished_run_is_verified_judged_again_and_written_for_kernelbench(
     assert main(["eval", "report", str(tmp_path / "first"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"report": str(tmp_path / "first/report.html")}
     again = ["eval", "--answers", str(tmp_path / "first"), *judged, str(tmp_path / "again")]
-    assert main([*again, "--time-limit", "1e-9"]) == 4
+    assert main([*again, "--minutes", "1e-9"]) == 4
     assert main([*again, "--compare", str(tmp_path / "first")]) == 0
     assert "no clear difference in pass@1: +0.0 points" in capsys.readouterr().out
     assert main([*again, "--kernelbench-out", str(tmp_path / "kb")]) == 2

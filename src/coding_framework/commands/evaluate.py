@@ -184,7 +184,7 @@ def _status(outcome: EvalOutcome, options: EvalOptions) -> int:
     if any(not result.holds and not result.undecided for result in outcome.gates):
         return EXIT_HIT
     if not outcome.complete:
-        sentence = "stopped by --time-limit: the same command goes on from where it was"
+        sentence = "stopped by --minutes: the same command goes on from where it was"
         return fail("cuda-rl", sentence, EXIT_EARLY)
     return EXIT_OK
 

@@ -99,9 +99,9 @@ class EvalOptions(Config):
     status is 3."""
     patience: float = Field(default=600.0, ge=0.0)
     """Seconds that the model's server may be away before the run gives up."""
-    time_limit: float | None = Field(default=None, gt=0.0)
-    """Seconds after which no sample begins: the exit status is then 4, and the same command goes
-    on. Default: none."""
+    minutes: float | None = Field(default=None, gt=0.0)
+    """Minutes after which no further sample begins; the exit status is then 4, and the same command
+    goes on. Default: none."""
     kernelbench_out: Path | None = None
     """Also write the run as a folder of KernelBench, which its own analysis reads."""
     hardware: str = "unknown"

@@ -108,7 +108,7 @@ class Sampling:
 
 
 async def sample_all(
-    sampling: Sampling, wanted: Sequence[Wanted], concurrency: int, time_limit_s: float | None
+    sampling: Sampling, wanted: Sequence[Wanted], concurrency: int, minutes: float | None
 ) -> list[Sample]:
     """The samples in their order, without those that the limit of time left out. Without a limit
     those begin first of which nothing is stored: a server is not idle while 10,000 are replayed."""
@@ -130,9 +130,9 @@ async def sample_all(
             progress.advance(0 if was_stored else 1, note=f"{correct} correct")
             return found
 
-        order = wanted if time_limit_s is not None else sorted(wanted, key=stored)
+        order = wanted if minutes is not None else sorted(wanted, key=stored)
         work = {each.name: partial(one, each) for each in order}
-        done = await run_limited(work, concurrency, time_limit_s)
+        done = await run_limited(work, concurrency, None if minutes is None else 60 * minutes)
     return [done[each.name] for each in wanted if each.name in done]
 
 

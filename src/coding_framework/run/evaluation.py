@@ -93,7 +93,7 @@ def run_evaluation(
             asyncio.run(ask_all(sampling, speaker.wanted, options.concurrency))
             return None
         found = asyncio.run(
-            sample_all(sampling, speaker.wanted, options.concurrency, options.time_limit)
+            sample_all(sampling, speaker.wanted, options.concurrency, options.minutes)
         )
         return _finish(plan, identity, found, options, asked=len(speaker.wanted))
 

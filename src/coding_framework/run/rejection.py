@@ -163,8 +163,7 @@ def _sampling(options: RejectionOptions) -> EvalOptions:
     return EvalOptions(
         output_dir=RejectionFolder(options.output_dir).samples,
         wandb=False,
-        time_limit=None if options.minutes is None else 60 * options.minutes,
-        **options.model_dump(include={*same, "server", "concurrency", "dtype", "seed"}),
+        **options.model_dump(include={*same, "server", "concurrency", "dtype", "seed", "minutes"}),
     )
 
 
