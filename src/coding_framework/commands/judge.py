@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
-from typing import Any, get_args
+from typing import Any
 
 from coding_framework.commands.failures import EXIT_HIT, EXIT_OK
 from coding_framework.commands.flags import (
@@ -16,7 +15,6 @@ from coding_framework.commands.flags import (
 )
 from coding_framework.commands.one_kernel import add_task, judge_one, read_kernel, read_task
 from coding_framework.errors import UsageError
-from coding_framework.types import HeadersName
 from coding_framework.wiring import JudgeSettings
 
 JUDGING = ("backend", "sandbox", "seed", "baselines", "profile")
@@ -41,13 +39,6 @@ def add_to(commands: Any) -> None:
         "loaded, so that only the first verdict waits for it",
     )
     add_flags(p, JudgeSettings, JUDGING)
-    p.add_argument(
-        "--headers",
-        choices=get_args(HeadersName),
-        default="small",
-        help="torch: compile also against the real torch headers, which takes 45 s and 3 GB, and "
-        "compare (default: small)",
-    )
     add_switch(p, "--fresh", FRESH)
     add_switch(p, "--fail-on-wrong", "end with status 1 where the verdict is not correct, for CI")
     add_json(p, "print the verdict as one JSON object")
@@ -66,8 +57,6 @@ def run(args: Namespace) -> int:
     code = read_kernel(name)
     verdict = judge_one(task, code, settings, fresh=args.fresh)
     print(verdict.model_dump_json() if args.json else verdict_text(verdict, task), flush=True)
-    if args.headers == "torch":
-        _print_header_comparison(code, settings.sandbox)
     return EXIT_HIT if args.fail_on_wrong and not verdict.correct else EXIT_OK
 
 
@@ -82,14 +71,6 @@ def _one_file(args: Namespace) -> str:
         )
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} name a kernel each: give one")
-    if args.watch is not None and (args.fail_on_wrong or args.headers == "torch"):
-        raise UsageError("--watch does not end: leave out --fail-on-wrong and --headers torch")
+    if args.watch is not None and args.fail_on_wrong:
+        raise UsageError("--watch does not end: leave out --fail-on-wrong")
     return str(*given.values())
-
-
-def _print_header_comparison(code: str, sandbox: str) -> None:
-    from coding_framework.commands.header_comparison import compare_headers
-    from coding_framework.monitoring.text import one_line
-
-    print("compiling against the real torch headers, about 45 s ...", file=sys.stderr, flush=True)
-    print(f"headers: {one_line(str(compare_headers(code, sandbox)), 1000)}", file=sys.stderr)

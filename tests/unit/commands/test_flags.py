@@ -27,9 +27,7 @@ SCRIPTS = (
 KEPT = {
     "cuda-rl": "--version",
     "cuda-rl quickstart": "--smoke --output-dir --base-model --seed",
-    "cuda-rl judge": (
-        "--task --kernel --backend --sandbox --seed --baselines --profile --headers --json"
-    ),
+    "cuda-rl judge": ("--task --kernel --backend --sandbox --seed --baselines --profile --json"),
     "cuda-rl judge-many": (
         "--tasks-and-kernels --output --workers --ray --backend --sandbox --seed "
         "--baselines --profile --json"

@@ -76,7 +76,7 @@ def torch_headers() -> Headers:
         if not mount.host.is_dir():
             raise MissingToolError(
                 f"the headers in {mount.host} are missing: install torch and Python's development "
-                "files, or compile with --headers small"
+                "files"
             )
     names = f"torch {_version('torch')} python {sys.version} {[str(m.host) for m in folders]}"
     return Headers(tuple(folders), hashlib.sha256(names.encode()).hexdigest())
