@@ -7,9 +7,10 @@
 --harder: naive kernels of training tasks of the tiers 2 and 3, which a curriculum over all tasks
 needs, into a file of their own. The starter tasks are those of the other file alone, so they stay.
 Resumable: a kernel with a receipt of the present protocol is not judged again, nor one whose host
-and device code are those of such a receipt; one of an older protocol holds until then. Receipts of
-kernels that no longer exist are dropped at the end. Run it after a change of a template, a shape or
-the judging protocol.
+and device code are those of such a receipt; one of an older protocol holds until then. Verdicts are
+kept in --work as they come, and packed into the package's file at the end, without those of kernels
+that are written otherwise now. Run it after a change of the compiler, a shape or the judging
+protocol.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from coding_framework.data.synthesis.receipts import (
     KernelReceipt,
     Key,
     load_receipts,
-    prune_receipts,
+    pack_receipts,
 )
+from coding_framework.paths import cache_dir
 from coding_framework.run.judged import judge_jobs
 from coding_framework.types import Split
 from coding_framework.wiring import cores
@@ -44,8 +46,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--harder", type=int, nargs="?", const=130, help="tasks of tiers 2 and 3")
     parser.add_argument("--workers", type=int, default=cores())
     parser.add_argument("--output", type=Path, help="default: the package's file")
+    parser.add_argument("--work", type=Path, help="default: a file in the cache")
     parser.add_argument("--keep-stale", action="store_true", help="do not drop old receipts")
     args = parser.parse_args(arguments)
+    args.work = args.work or cache_dir() / "datasets" / "building.jsonl"
     args.output = args.output or (HARDER_PATH if args.harder else RECEIPTS_PATH)
     return args
 
@@ -62,18 +66,22 @@ def wanted(args: argparse.Namespace) -> list[Job]:
     return list({job.key: job for job in jobs}.values())
 
 
-def known(path: Path) -> dict[Key, KernelReceipt]:
+def known(*paths: Path) -> dict[Key, KernelReceipt]:
     """Receipts of the present protocol."""
-    receipts = load_receipts(path)
+    receipts = {k: r for path in paths for k, r in load_receipts(path).items()}
     return {k: r for k, r in receipts.items() if r.verdict.receipt.protocol == PROTOCOL}
 
 
 def main() -> int:
     args = parse()
     jobs = wanted(args)
-    failed, _ = judge_jobs(jobs, args.output, args.workers, known=known(args.output))
-    if not args.keep_stale:
-        prune_receipts(args.output, jobs)
+    before = known(args.output, args.work)
+    failed, _ = judge_jobs(jobs, args.work, args.workers, known=before)
+    judged, keys = known(args.output, args.work), {job.key for job in jobs}
+    kept = {k: r for k, r in judged.items() if k in keys}
+    pack_receipts(
+        {**(load_receipts(args.output) if args.keep_stale else {}), **kept}.values(), args.output
+    )
     print(f"{len(jobs) - failed} kernels have a receipt, {failed} do not", file=sys.stderr)
     return 1 if failed else 0
 

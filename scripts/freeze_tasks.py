@@ -27,9 +27,10 @@ from coding_framework.data.synthesis.catalog import (
     all_functions,
     build_task,
     family_of,
+    kernels,
     split_of,
 )
-from coding_framework.data.synthesis.kernels import kernels
+from coding_framework.data.synthesis.program import Program
 from coding_framework.paths import write_atomic
 from coding_framework.types import KernelExample, Task
 
@@ -50,15 +51,19 @@ class Facts(NamedTuple):
     cases: str = ""
     """Of the shape sets and the constructor's arguments."""
     kernels: str = ""
-    """`LEVEL=DIGEST`, between bars."""
+    """`LEVEL=DIGEST`, between bars; of functions that the compiler reads, those of a family's first
+    alone: half a second each."""
 
 
 def tasks() -> Iterator[tuple[str, Facts, partial[tuple[Task, Sequence[KernelExample]]]]]:
     """Each task by name, with what is known without making it and how it is made."""
+    read: set[str] = set()
     for function in all_functions():
         key = " ".join(canonical_key(function))
         facts = Facts(family_of(function).name, split_of(function).value, _digest(key))
-        yield function.name, facts, partial(_function, function)
+        with_kernels = not isinstance(function, Program) or facts.family not in read
+        read.add(facts.family)
+        yield function.name, facts, partial(_function, function, with_kernels)
     for draft in all_drafts():
         yield (
             draft.name,
@@ -67,8 +72,8 @@ def tasks() -> Iterator[tuple[str, Facts, partial[tuple[Task, Sequence[KernelExa
         )
 
 
-def _function(function: Function) -> tuple[Task, Sequence[KernelExample]]:
-    return build_task(function), kernels(function)
+def _function(function: Function, with_kernels: bool) -> tuple[Task, Sequence[KernelExample]]:
+    return build_task(function), kernels(function) if with_kernels else ()
 
 
 def _module(draft: ModuleDraft) -> tuple[Task, Sequence[KernelExample]]:

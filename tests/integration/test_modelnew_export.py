@@ -8,6 +8,7 @@ import pytest
 
 from coding_framework.cli import main
 from coding_framework.cuda.many.pool import JudgePool
+from coding_framework.data.kernels import naive_of
 from coding_framework.data.modelnew import export_modelnew, import_modelnew
 from coding_framework.data.modules.catalog import all_drafts
 from coding_framework.data.registry import find_task
@@ -68,7 +69,7 @@ async def test_an_exported_kernel_is_judged_correct_as_an_answer(
     problem.write_text(PROBLEM)
     relu, module, scaled = find_task("relu"), fused_module(), find_task(str(problem))
     for task, kernel in (
-        (relu, relu.naive_kernel),
+        (relu, naive_of(relu)),
         (module, module.naive_kernel),
         (scaled, EPS),
     ):
@@ -84,7 +85,7 @@ async def test_an_exported_kernel_is_judged_correct_as_an_answer(
 def test_the_commands_write_the_answer_and_the_kernel(tmp_path: Path) -> None:
     kernel, answer, back = (tmp_path / name for name in ("k.cu", "answer.py", "back.cu"))
     task = find_task("relu")
-    kernel.write_text(task.naive_kernel or "")
+    kernel.write_text(naive_of(task) or "")
     assert main(["export-modelnew", str(kernel), "--task", "relu", "-o", str(answer)]) == 0
     assert "class ModelNew(nn.Module):" in answer.read_text()
     assert main(["import-modelnew", str(answer), "-o", str(back)]) == 0

@@ -1,4 +1,4 @@
-"""The real judge on workloads: one kernel of each way of writing, in a style of its own."""
+"""The real judge on workloads: one kernel of each way of writing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from coding_framework.data.example_store import ExampleStore
 from coding_framework.data.registry import find_task
 from coding_framework.data.synthesis.catalog import kernels_of
 from coding_framework.data.synthesis.receipts import built_receipts_path
-from coding_framework.data.synthesis.styles import varied_style
 from support.other_cache import other_cache
 
 pytestmark = pytest.mark.integration
@@ -37,7 +36,7 @@ FORMS = {
 async def test_each_way_of_writing_a_workload_is_right(
     emulator_pool: JudgePool, name: str, form: str
 ) -> None:
-    (kernel,) = [k for k in kernels_of(name, varied_style(len(name))) if k.level == form]
+    (kernel,) = [k for k in kernels_of(name) if k.level == form]
     verdict = await emulator_pool.judge(find_task(name), kernel.code)
     assert verdict.correct, f"{verdict.reason}\n{kernel.code}"
 

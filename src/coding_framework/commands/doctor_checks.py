@@ -280,11 +280,12 @@ def _run_kernel(device: Device, about: str, fix: str) -> Finding:
 def check_verdicts() -> Finding:
     """The whole judge: a right kernel must be correct, a kernel of another function wrong."""
     from coding_framework.commands.one_kernel import judge_one
+    from coding_framework.data.kernels import naive_of
     from coding_framework.data.registry import find_task
     from coding_framework.wiring import JudgeSettings
 
     relu, absolute = find_task("relu"), find_task("abs")
-    kernel = relu.naive_kernel or ""
+    kernel = naive_of(relu) or ""
     right = judge_one(relu, kernel, JudgeSettings(), fresh=True)
     wrong = judge_one(absolute, kernel, JudgeSettings(), fresh=True)
     if right.status is not Status.CORRECT or wrong.status is not Status.WRONG_OUTPUT:

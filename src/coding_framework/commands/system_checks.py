@@ -49,12 +49,13 @@ def check_conversation() -> Finding:
     from coding_framework.agents.optimizer import OptimizerAgent
     from coding_framework.agents.policies import ScriptedPolicy
     from coding_framework.commands.one_kernel import judge_one
+    from coding_framework.data.kernels import naive_of
     from coding_framework.orchestration.turn import ConversationConfig
     from coding_framework.training.multi_turn_conversation import MultiTurnConversationManager
     from coding_framework.wiring import JudgeSettings
 
     task = _task()
-    answers = [f"```cuda\n{code}\n```" for code in ("not CUDA", task.naive_kernel)]
+    answers = [f"```cuda\n{code}\n```" for code in ("not CUDA", naive_of(task))]
     policy = ScriptedPolicy(answers)
 
     async def judge(task: Task, code: str) -> Verdict:

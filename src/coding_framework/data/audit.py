@@ -1,12 +1,12 @@
 """Looks for held-out tasks in the training data.
 
-Two tasks are compared by their graph of operations, their values, and the text and device code of
-their kernels. `audit_split` lists every hit and refuses nothing. For each held-out task it also
-lists the nearest training tasks, so that a person can judge how new the task is. Problems from
-outside (KernelBench, the archive) are compared by the operations of their PyTorch source. Many ask
-for a single operation, which every training set has, so such overlaps are listed apart and do not
-count as hits; a problem with the very source of a training task does. Not covered: the device code
-of kernels that have no receipt.
+Two tasks are compared by their graph of operations, their values, the text of their modules, and
+the text and device code of their judged kernels. `audit_split` lists every hit and refuses nothing.
+For each held-out task it also lists the nearest training tasks, so that a person can judge how new
+the task is. Problems from outside (KernelBench, the archive) are compared by the operations of
+their PyTorch source. Many ask for a single operation, which every training set has, so such
+overlaps are listed apart and do not count as hits; a problem with the very source of a training
+task does. Not covered: kernels that have no receipt.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from coding_framework.data.synthesis.catalog import (
     build_task,
     split_of,
 )
-from coding_framework.data.synthesis.kernels import kernels
-from coding_framework.data.synthesis.receipts import Job, KernelReceipt, Key
+from coding_framework.data.synthesis.receipts import KernelReceipt, Key, by_task, task_digest
 from coding_framework.types import Record, Split, Task
 
 
@@ -44,7 +43,7 @@ class Neighbour(Record):
     held_out: str
     training: str
     similarity: float
-    """Shared share of the naive kernels' pairs of neighbouring statements, constants dropped."""
+    """Shared share of the modules' pairs of neighbouring statements, constants dropped."""
     graph_neighbour: str = ""
     graph_similarity: float = 0.0
     """Likewise of the canonical graphs' pairs of neighbouring operations."""
@@ -78,7 +77,7 @@ class AuditReport(Record):
             f"device code of {self.device_codes} held-out kernels compared"
         ]
         lines += [f"HIT by {h.by}: {h.held_out} is in training as {h.training}" for h in self.hits]
-        lines.append("nearest by the kernels' statements, and by the graph of operations:")
+        lines.append("nearest by the modules' statements, and by the graph of operations:")
         lines += [
             f"  {n.held_out:<44} {n.similarity:.2f} {n.training:<36} "
             f"{n.graph_similarity:.2f} {n.graph_neighbour}"
@@ -106,11 +105,11 @@ def audit_split(
     chosen = all_functions() if functions is None else functions
     train = [f for f in chosen if split_of(f) is Split.TRAIN]
     held_out = [f for f in chosen if split_of(f) is Split.HELD_OUT]
-    by_device_code, compared = _device_code_hits(train, held_out, receipts or {})
+    by_kernel, compared = _kernel_hits(train, held_out, by_task(receipts or {}))
     return AuditReport(
         training=len(train),
         held_out=len(held_out),
-        hits=(*_hits(train, held_out), *by_device_code),
+        hits=(*_hits(train, held_out), *by_kernel),
         neighbours=tuple(sorted(_nearest(train, held_out), key=lambda n: -n.similarity)),
         device_codes=compared,
     )
@@ -148,43 +147,52 @@ def normalised_source(code: str) -> str:
 def _hits(train: Sequence[Function], held_out: Sequence[Function]) -> Iterable[Hit]:
     graphs = {canonical_key(f): f.name for f in train}
     values = {function_values(f): f.name for f in train}
-    sources = {normalised_source(k.code): f.name for f in train for k in kernels(f)}
+    sources = {_module_text(f): f.name for f in train}
     for function in held_out:
         name = function.name
         if (key := canonical_key(function)) in graphs:
             yield Hit(held_out=name, training=graphs[key], by="graph")
         if (value := function_values(function)) in values:
             yield Hit(held_out=name, training=values[value], by="values")
-        for kernel in kernels(function):
-            if (text := normalised_source(kernel.code)) in sources:
-                yield Hit(held_out=name, training=sources[text], by="source")
+        if (text := _module_text(function)) in sources:
+            yield Hit(held_out=name, training=sources[text], by="source")
 
 
-def _device_code_hits(
+def _module_text(function: Function) -> str:
+    """The module's statements, constants dropped."""
+    return re.sub(r"\b\d+(\.\d+)?\b", "C", _normalised_module(build_task(function).reference))
+
+
+def _kernel_hits(
     train: Sequence[Function],
     held_out: Sequence[Function],
-    receipts: Mapping[Key, KernelReceipt],
+    receipts: Mapping[str, Sequence[KernelReceipt]],
 ) -> tuple[list[Hit], int]:
-    """(hits, how many held-out kernels have a digest)."""
-    trained = {digest: f.name for f in train for digest in _device_codes(f, receipts)}
+    """(hits, how many held-out kernels have a digest of their device code)."""
+    trained: dict[str, str] = {}
+    for function in train if receipts else ():
+        trained.update(dict.fromkeys(_kernel_marks(function, receipts), function.name))
     hits, compared = [], 0
     for function in held_out if receipts else ():
-        for digest in _device_codes(function, receipts):
-            compared += 1
-            if digest in trained:
-                hits.append(Hit(held_out=function.name, training=trained[digest], by="ptx"))
+        for mark, by in _kernel_marks(function, receipts).items():
+            compared += by == "ptx"
+            if mark in trained:
+                hits.append(Hit(held_out=function.name, training=trained[mark], by=by))
     return hits, compared
 
 
-def _device_codes(function: Function, receipts: Mapping[Key, KernelReceipt]) -> Iterable[str]:
-    if not receipts:
-        return
-    task = build_task(function)
-    for kernel in kernels(function):
-        receipt = receipts.get(Job(task, kernel.level, kernel.code).key)
-        compiled = receipt.verdict.compile if receipt is not None else None
-        if compiled is not None and compiled.ptx_sha256:
-            yield compiled.ptx_sha256
+def _kernel_marks(
+    function: Function, receipts: Mapping[str, Sequence[KernelReceipt]]
+) -> dict[str, Literal["source", "ptx"]]:
+    """Text and device code of each judged kernel."""
+    found: dict[str, Literal["source", "ptx"]] = {}
+    for receipt in receipts.get(task_digest(build_task(function)), ()):
+        if not receipt.level.startswith("broken"):
+            found[normalised_source(receipt.code)] = "source"
+            compiled = receipt.verdict.compile
+            if compiled is not None and compiled.ptx_sha256:
+                found[compiled.ptx_sha256] = "ptx"
+    return found
 
 
 def _nearest(train: Sequence[Function], held_out: Sequence[Function]) -> Iterable[Neighbour]:
@@ -204,8 +212,7 @@ def _nearest(train: Sequence[Function], held_out: Sequence[Function]) -> Iterabl
 
 
 def _statement_pairs(function: Function) -> frozenset[str]:
-    lines = [normalised_source(line) for line in kernels(function)[0].code.splitlines()]
-    return frozenset(a + b for a, b in pairwise(lines))
+    return frozenset(a + b for a, b in pairwise(("x", *_module_text(function).split(";"), "out")))
 
 
 def _graph_pairs(function: Function) -> frozenset[str]:

@@ -73,8 +73,6 @@ class DataPipelineConfig(Record):
     """Longest composition of a task; None: any."""
     max_tier: int | None = Field(default=None, ge=0)
     """Hardest tier of a task's family; None: any."""
-    styles: int = Field(default=1, ge=1)
-    """Ways of writing each kernel; more than 1 needs receipts of one's own."""
     scope: TaskScope = "starter"
     """Which tasks; as in `training_examples`."""
     generator_target: GeneratorTarget = "naive"
@@ -146,7 +144,7 @@ class CUDADataPipeline:
 
     def _address(self) -> str:
         """Digest of all that the drawn examples depend on."""
-        fields = {"roles", "max_steps", "max_tier", "styles", "scope", "generator_target", "seed"}
+        fields = {"roles", "max_steps", "max_tier", "scope", "generator_target", "seed"}
         config = self.config.model_dump_json(include=fields)
         built = built_receipts_path()
         own = built.read_bytes() if self.config.scope == "all" and built.exists() else b""
@@ -156,7 +154,7 @@ class CUDADataPipeline:
     def _draw(self) -> list[TrainingExample]:
         config = self.config
         starter = config.scope == "starter" and self._receipts is None
-        if starter and config.styles == 1 and config.max_tier is None:
+        if starter and config.max_tier is None:
             how: dict[str, Any] = {"max_steps": config.max_steps, "target": config.generator_target}
             return [e for role in config.roles for e in starter_examples(role, **how)]
         return [
@@ -168,7 +166,6 @@ class CUDADataPipeline:
                 config.seed,
                 max_steps=config.max_steps,
                 max_tier=config.max_tier,
-                styles=config.styles,
                 receipts=self._receipts,
                 scope=config.scope,
                 target=config.generator_target,

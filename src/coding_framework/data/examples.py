@@ -5,8 +5,9 @@
 Guaranteed: everything is a function of its arguments and of the receipts; training examples come
 from training tasks only, held-out tasks share no canonical key with them; a kernel without a
 `correct` receipt of the judge is never an answer to learn from, nor the baseline of a held-out
-task. Not guaranteed: that every task of the catalogue has its receipts (`jobs_for` names what is
-to be judged, `receipts.build_receipts` judges it).
+task. Kernels come from the receipts, which hold what was judged. Not guaranteed: that every task of
+the catalogue has its receipts (`jobs_for` names what is to be judged, `receipts.build_receipts`
+judges it).
 """
 
 from __future__ import annotations
@@ -14,30 +15,34 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice, zip_longest
+from functools import cached_property
+from itertools import islice
 from typing import TypeVar
 
+from coding_framework.data.kernels import write_all
 from coding_framework.data.synthesis.catalog import (
     Function,
     all_functions,
     build_task,
     catalog,
     family_of,
+    kernels,
     parse_function,
     split_of,
 )
 from coding_framework.data.synthesis.faults import BrokenKernel, break_kernel
-from coding_framework.data.synthesis.kernels import kernels
 from coding_framework.data.synthesis.measured import measured_speeds
+from coding_framework.data.synthesis.program import Program
 from coding_framework.data.synthesis.receipts import (
     Job,
     KernelReceipt,
     Key,
     all_receipts,
+    by_task,
     packaged_receipts,
+    task_digest,
+    with_naive,
 )
-from coding_framework.data.synthesis.styles import COMPACT, Style, varied_style
 from coding_framework.errors import UsageError
 from coding_framework.types import (
     Candidate,
@@ -51,10 +56,14 @@ from coding_framework.types import (
 )
 
 T = TypeVar("T")
+_BROKEN = "broken:"
+"""Before the fault, in the level of a broken kernel."""
 Receipts = Mapping[Key, KernelReceipt]
+Judged = Mapping[str, Sequence[KernelReceipt]] | None
+"""`by_task` of receipts; None: kernels are taken as they are written now."""
 
 UNVERIFIED: Receipts = {}
-"""Passed as `receipts`: kernels as synthesised, for work without a judge."""
+"""Passed as `receipts`: kernels as they are written now, for work without a judge."""
 
 _NO_SLOWER = 1.02
 """A kernel is dropped as an answer above this many times the naive one's time. Elementwise kernels
@@ -76,7 +85,6 @@ def training_examples(
     max_steps: int | None = None,
     max_tier: int | None = None,
     receipts: Receipts | None = None,
-    styles: int = 1,
     scope: TaskScope = "starter",
     target: GeneratorTarget = "naive",
 ) -> list[TrainingExample]:
@@ -92,14 +100,10 @@ def training_examples(
     element for itself); None: any.
     receipts: the judge's verdicts, by default those that ship with the package (scope "all": and
     those that this machine judged); an example whose kernels have none is left out. `UNVERIFIED`
-    takes kernels as synthesised, their receipt "".
-    styles: how many ways of writing each kernel to draw from; 1 is the compact style alone, the
-    only one that the shipped receipts cover.
+    takes kernels as they are written now, which takes half a second a task, their receipt "".
     Raises UsageError for the tester, which is not trained.
     """
-    return _examples(
-        Split.TRAIN, role, n, seed, max_steps, max_tier, receipts, styles, scope, target
-    )
+    return _examples(Split.TRAIN, role, n, seed, max_steps, max_tier, receipts, scope, target)
 
 
 def held_out_examples(
@@ -115,7 +119,7 @@ def held_out_examples(
 ) -> list[TrainingExample]:
     """Up to `n` examples of held-out tasks, never to be learnt from: how well a model foresees
     what it has not seen. Else as `training_examples`; the fewest are those of the optimizer."""
-    return _examples(Split.HELD_OUT, role, n, seed, max_steps, max_tier, receipts, 1, scope, target)
+    return _examples(Split.HELD_OUT, role, n, seed, max_steps, max_tier, receipts, scope, target)
 
 
 def training_tasks(
@@ -155,8 +159,9 @@ def starter_examples(
     known = packaged_receipts()
     names = sorted({receipt.task for receipt in known.values()} - KERNELBENCH_HAS)
     functions = [f for f in map(parse_function, names) if f is not None]
+    judged = by_task(known)
     drawn = (
-        _Material(function, COMPACT, known).example(role, target)
+        _Material(function, judged).example(role, target)
         for function in functions
         if split_of(function) is Split.TRAIN
         and (max_steps is None or len(function.ops) <= max_steps)
@@ -172,24 +177,35 @@ def jobs_for(
     min_tier: int = 0,
     max_tier: int | None = None,
     naive_only: bool = False,
-    style: Style = COMPACT,
     scope: TaskScope = "starter",
 ) -> list[Job]:
     """What is to be judged for the first `n` tasks of a split, in the order of `training_tasks`
     with seed 0: all kernels, and of one training task in three a broken one. naive_only: what
     baselines and examples for the generator need."""
-    jobs = []
     families = _families(split, 0, max_steps, max_tier, scope)
     hard = (members for members in families if family_of(members[0]).tier >= min_tier)
-    for function in islice(round_robin(hard), n):
-        material = _Material(function, style, {})
-        made = material.kernels[:1] if naive_only else material.kernels
-        jobs += [Job(material.task, kernel.level, kernel.code) for kernel in made]
-        repairs = split is Split.TRAIN and not naive_only and material.is_for_repair
-        broken = material.broken() if repairs else None
+    functions = list(islice(round_robin(hard), n))
+    write_all([build_task(function) for function in functions if isinstance(function, Program)])
+    jobs = []
+    for function in functions:
+        task, made = build_task(function), kernels(function)
+        wanted = made[:1] if naive_only else made
+        jobs += [Job(task, kernel.level, kernel.code, kernel.why_faster) for kernel in wanted]
+        repairs = split is Split.TRAIN and not naive_only and is_for_repair(function)
+        broken = _broken(function, made[0]) if repairs else None
         if broken is not None:
-            jobs.append(Job(material.task, f"broken:{broken.fault}", broken.code))
+            jobs.append(Job(task, f"broken:{broken.fault}", broken.code, broken.why_fixed))
     return jobs
+
+
+def is_for_repair(function: Function) -> bool:
+    """Whether a training task gives a broken kernel."""
+    return zlib.crc32(function.name.encode()) % REPAIR_EVERY == 0
+
+
+def _broken(function: Function, naive: KernelExample) -> BrokenKernel | None:
+    """The naive kernel with one fault, the same one each time for the same function."""
+    return break_kernel(naive.code, zlib.crc32(function.name.encode()))
 
 
 def _examples(
@@ -200,21 +216,16 @@ def _examples(
     max_steps: int | None,
     max_tier: int | None,
     receipts: Receipts | None,
-    styles: int,
     scope: TaskScope,
     target: GeneratorTarget,
 ) -> list[TrainingExample]:
     if role is Role.TESTER:
         raise UsageError("the tester is not trained: ask for examples of generator or optimizer")
-    known = _receipts_for(scope) if receipts is None else receipts
+    judged = _judged(receipts, scope)
     families = _families(split, seed, max_steps, max_tier, scope)
-    drawn = (
-        example
-        for style in _styles(styles, seed)
-        for example in round_robin(
-            filter(None, (_Material(p, style, known).example(role, target) for p in members))
-            for members in families
-        )
+    drawn = round_robin(
+        filter(None, (_Material(p, judged).example(role, target) for p in members))
+        for members in families
     )
     return list(islice(drawn, n))
 
@@ -229,9 +240,9 @@ def _tasks(
     scope: TaskScope,
     min_steps: int = 0,
 ) -> list[Task]:
-    known = _receipts_for(scope) if receipts is None else receipts
+    judged = _judged(receipts, scope)
     drawn = round_robin(
-        (m.task for m in (_Material(p, COMPACT, known) for p in members) if m.has_baseline)
+        (m.task for m in (_Material(p, judged) for p in members) if m.has_baseline)
         for members in (
             [p for p in family if len(p.ops) >= min_steps]
             for family in _families(split, seed, max_steps, max_tier, scope)
@@ -246,9 +257,13 @@ def _tasks(
     return tasks
 
 
-def _receipts_for(scope: TaskScope) -> Receipts:
+def _judged(receipts: Receipts | None, scope: TaskScope) -> Judged:
     """The starter set uses only the receipts in the package, so it is the same on every machine."""
-    return packaged_receipts() if scope == "starter" else all_receipts()
+    if receipts is UNVERIFIED:
+        return None
+    if receipts is None:
+        receipts = packaged_receipts() if scope == "starter" else all_receipts()
+    return by_task(receipts)
 
 
 def generating(task: Task, kernel: KernelExample, receipt: KernelReceipt | None) -> TrainingExample:
@@ -311,56 +326,48 @@ def _digest(receipt: KernelReceipt | None) -> str:
     return receipt.verdict_digest if receipt is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
 class _Material:
     """A function's task, kernels and receipts, and the examples that they make."""
 
-    function: Function
-    style: Style
-    receipts: Receipts
+    def __init__(self, function: Function, judged: Judged) -> None:
+        self.function = function
+        self.trusting = judged is None
+        """Whether kernels are taken as they are written now, without a verdict."""
+        task = build_task(function)
+        receipts = () if judged is None else judged.get(task_digest(task), ())
+        self.task = with_naive(task, receipts)
+        self._receipts = {receipt.code: receipt for receipt in receipts}
+        self._broken = next((r for r in receipts if r.level.startswith(_BROKEN)), None)
 
-    @property
-    def trusting(self) -> bool:
-        """Whether kernels are taken as synthesised, without a verdict."""
-        return self.receipts is UNVERIFIED
-
-    @property
-    def task(self) -> Task:
-        return build_task(self.function)
-
-    @property
+    @cached_property
     def kernels(self) -> tuple[KernelExample, ...]:
-        return kernels(self.function, self.style)
-
-    def receipt(self, code: str) -> KernelReceipt | None:
-        return self.receipts.get(Job(self.task, "", code).key)
-
-    def usable(self, kernel: KernelExample) -> bool:
-        return self.trusting or self.verified(kernel) is not None
+        """The naive one first, where there is one."""
+        if self.trusting:
+            return kernels(self.function)
+        judged = self._receipts.values()
+        return tuple(r.kernel for r in judged if not r.level.startswith(_BROKEN))
 
     @property
     def has_baseline(self) -> bool:
-        """Whether the naive kernel, to which others are compared, is right."""
-        return self.usable(self.kernels[0])
+        """Whether there is a naive kernel, to which others are compared, and it is right."""
+        first = next(iter(self._receipts.values()), None)
+        return self.trusting or (
+            first is not None and first.level == "naive" and first.verdict.correct
+        )
+
+    def usable(self, kernel: KernelExample) -> bool:
+        return self.trusting or self.verified(kernel) is not None
 
     def example(self, role: Role, target: GeneratorTarget) -> TrainingExample | None:
         """What the function teaches the role; None where its kernels lack the receipts."""
         if role is Role.GENERATOR:
             return self.generate(target)
-        return (self.repair() if self.is_for_repair else None) or self.optimize()
+        return (self.repair() if is_for_repair(self.function) else None) or self.optimize()
 
     def verified(self, kernel: KernelExample) -> KernelReceipt | None:
         """Its receipt, where the judge found it correct."""
-        receipt = self.receipt(kernel.code)
+        receipt = self._receipts.get(kernel.code)
         return receipt if receipt is not None and receipt.verdict.correct else None
-
-    @property
-    def is_for_repair(self) -> bool:
-        return zlib.crc32(self.function.name.encode()) % REPAIR_EVERY == 0
-
-    def broken(self) -> BrokenKernel | None:
-        """The naive kernel with one fault, the same one each time for the same function."""
-        return break_kernel(self.kernels[0].code, zlib.crc32(self.function.name.encode()))
 
     def generate(self, target: GeneratorTarget) -> TrainingExample | None:
         """The answer is the kernel alone: the generator's prompt asks for no reason."""
@@ -395,9 +402,11 @@ class _Material:
         """None where every other kernel is slower than the naive one. Where only receipts tell, on
         sizes where a launch is all that takes time (elementwise, on the emulator) the two are
         level, and the better kernel is still what is to be learnt."""
+        if not self.has_baseline:
+            return None
         naive, *others = self.kernels
         better = [kernel for kernel in others if self.usable(kernel)]
-        if not better or not self.has_baseline:
+        if not better:
             return None
         best = self._fastest_of(better)
         before, after = self.verified(naive), self.verified(best)
@@ -409,11 +418,13 @@ class _Material:
 
     def repair(self) -> TrainingExample | None:
         """None where the judge did not notice the fault."""
-        naive, broken = self.kernels[0], self.broken()
-        after = self.verified(naive)
-        before = self.receipt(broken.code) if broken is not None else None
-        if broken is None or after is None or before is None or before.verdict.correct:
+        before = self._broken
+        if not self.has_baseline or before is None or before.verdict.correct:
             return None
+        naive = self.kernels[0]
+        after = self._receipts[naive.code]
+        fault = before.level.removeprefix(_BROKEN)
+        broken = BrokenKernel(fault, before.code, before.why)
         return repairing(self.task, broken, before, naive, after, _short_digest(naive.code))
 
 
@@ -425,12 +436,6 @@ def kernel_ms(receipt: KernelReceipt | None) -> float:
 
 def _short_digest(code: str) -> str:
     return Candidate(code=code).sha256[:8]
-
-
-def _styles(count: int, seed: int) -> Iterator[Style]:
-    """The compact style, then varied ones."""
-    yield COMPACT
-    yield from (varied_style(seed * 1_000_003 + k) for k in range(1, count))
 
 
 def _families(
@@ -456,5 +461,11 @@ def _families(
 
 def round_robin(groups: Iterable[Iterable[T]]) -> Iterator[T]:
     """One of each group in turn, so that any prefix is balanced; drawn only as far as asked for."""
-    for row in zip_longest(*groups):
-        yield from (item for item in row if item is not None)
+    left = [iter(group) for group in groups]
+    while left:
+        again = []
+        for members in left:
+            for item in islice(members, 1):
+                yield item
+                again.append(members)
+        left = again

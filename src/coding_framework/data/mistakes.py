@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -30,15 +30,19 @@ from coding_framework.data.synthesis.catalog import (
     catalog,
     split_of,
 )
-from coding_framework.data.synthesis.kernels import kernels
-from coding_framework.data.synthesis.receipts import Job, task_digest
+from coding_framework.data.synthesis.receipts import (
+    Job,
+    KernelReceipt,
+    by_task,
+    task_digest,
+    with_naive,
+)
 from coding_framework.errors import UsageError
 from coding_framework.store.conversations import read_conversations
 from coding_framework.types import (
     Candidate,
     ConversationTurn,
     CUDAConversationState,
-    KernelExample,
     Role,
     Split,
     Status,
@@ -167,7 +171,7 @@ class _Targets:
         self, functions: Iterable[Function], receipts: Receipts, of_modules: Callable[[], Receipts]
     ) -> None:
         self._functions = {f.name: f for f in functions}
-        self._receipts = receipts
+        self._by_task = by_task(receipts)
         self._of_modules = of_modules
         self._made: dict[str, _Target] = {}
 
@@ -177,23 +181,27 @@ class _Targets:
 
     def of(self, name: str) -> _Target:
         if name not in self._made:
-            task, written, receipts = self._material(name)
-            answers = []
-            for kernel in written:
-                found = receipts.get(Job(task, kernel.level, kernel.code).key)
-                if found is not None and found.verdict.correct:
-                    answers.append(_Answer(kernel.code, found.verdict_digest))
+            task, judged = self._material(name)
+            answers = [_Answer(r.code, r.verdict_digest) for r in judged if r.verdict.correct]
             self._made[name] = _Target(task, task_digest(task), tuple(answers))
         return self._made[name]
 
-    def _material(self, name: str) -> tuple[Task, Sequence[KernelExample], Receipts]:
-        """A task that is known, its kernels, and what the judge said of such."""
+    def _material(self, name: str) -> tuple[Task, list[KernelReceipt]]:
+        """A task that is known, and what the judge said of its kernels, with their text."""
         if name in self._functions:
-            function = self._functions[name]
-            return build_task(function), kernels(function), self._receipts
+            task = build_task(self._functions[name])
+            found = self._by_task.get(task_digest(task), [])
+            written = [r for r in found if not r.level.startswith("broken")]
+            return with_naive(task, written), written
         draft = find_draft(name)
         assert draft is not None
-        return *module_kernels(draft), self._module_receipts
+        task, written = module_kernels(draft)
+        judged = []
+        for kernel in written:
+            receipt = self._module_receipts.get(Job(task, kernel.level, kernel.code).key)
+            if receipt is not None:
+                judged.append(receipt.model_copy(update={"code": kernel.code}))
+        return task, judged
 
     def _is_training(self, name: str) -> bool | None:
         """None: no such task."""

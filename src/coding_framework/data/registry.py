@@ -24,11 +24,11 @@ from coding_framework.data.modules.kernels import kernels_of
 from coding_framework.data.modules.tasks import find_module_task
 from coding_framework.data.problem_checks import RandomOutputError, explained, require_function
 from coding_framework.data.synthesis import catalog
-from coding_framework.data.synthesis.receipts import Job, packaged_receipts
+from coding_framework.data.synthesis.receipts import KernelReceipt, packaged_kernels
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
 from coding_framework.task_shapes import SHAPE_SETS, UNSEEN_SHAPE_SETS, count_shape_sets
-from coding_framework.types import PART, KernelExample, Split, Task
+from coding_framework.types import PART, Split, Task
 
 
 def find_task(spec: str, inputs: str = "", init: str = "") -> Task:
@@ -145,11 +145,12 @@ def describe_task(task: Task) -> str:
         )
         lines.append(f"{case.name}: {inputs}")
     lines += ["", *_what_draws_keep(task)]
-    examples = catalog.kernels_of(task.name) if task.source == "synthesis" else ()
-    for example in examples:
-        why = example.why_faster or "the baseline"
-        judged = _what_the_judge_said(task, example)
-        lines += ["", f"--- {example.level}: {why} ({judged})", example.code]
+    judged = {receipt.code: receipt for receipt in packaged_kernels(task)}
+    written = catalog.kernels_of(task.name) if task.source == "synthesis" and not judged else ()
+    for kernel in written or [r.kernel for r in judged.values()]:
+        said = _what_the_judge_said(judged.get(kernel.code))
+        why = kernel.why_faster or "the baseline"
+        lines += ["", f"--- {kernel.level}: {why} ({said})", kernel.code]
     module = find_module(task.name)
     for kernel in kernels_of(module) if module is not None else ():
         lines += ["", f"--- level {kernel.level}: {kernel.reason or 'the baseline'}", kernel.source]
@@ -168,8 +169,7 @@ def _what_draws_keep(task: Task) -> list[str]:
     return [*kept, "Of all else the values vary, of parameters too: a kernel must read them."]
 
 
-def _what_the_judge_said(task: Task, example: KernelExample) -> str:
-    receipt = packaged_receipts().get(Job(task, example.level, example.code).key)
+def _what_the_judge_said(receipt: KernelReceipt | None) -> str:
     if receipt is None:
         return "not judged yet"
     timing = receipt.verdict.timing

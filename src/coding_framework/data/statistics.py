@@ -1,13 +1,12 @@
-"""Counts tasks by family and tier, and how many of their kernels have been judged."""
+"""Counts tasks by family and tier, and the kernels of theirs that have been judged."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from coding_framework.data.pairs import kernel_jobs
 from coding_framework.data.synthesis.catalog import Function, build_task
-from coding_framework.data.synthesis.receipts import KernelReceipt, Key
+from coding_framework.data.synthesis.receipts import KernelReceipt, Key, by_task, task_digest
 from coding_framework.types import Record
 
 
@@ -18,7 +17,6 @@ class FamilyStatistics(Record):
     tier: int
     train: int
     held_out: int
-    kernels: int
     judged: int
     """Kernels with a receipt."""
     correct: int
@@ -42,10 +40,10 @@ class TaskStatistics(Record):
 
     def table(self) -> str:
         """For people."""
-        head = f"{'family':<20}{'tier':>5}{'train':>7}{'held out':>10}{'kernels':>9}"
+        head = f"{'family':<20}{'tier':>5}{'train':>7}{'held out':>10}"
         lines = [f"{head}{'judged':>8}{'correct':>9}  levels"]
         lines += [
-            f"{f.family:<20}{f.tier:>5}{f.train:>7}{f.held_out:>10}{f.kernels:>9}"
+            f"{f.family:<20}{f.tier:>5}{f.train:>7}{f.held_out:>10}"
             f"{f.judged:>8}{f.correct:>9}  {', '.join(f.levels)}"
             for f in self.families
         ]
@@ -53,12 +51,11 @@ class TaskStatistics(Record):
             f"tier {tier}: {families} families, {train} training tasks, {held_out} held out"
             for tier, (families, train, held_out) in self.by_tier.items()
         ]
-        kernels = sum(f.kernels for f in self.families)
         judged = sum(f.judged for f in self.families)
         correct = sum(f.correct for f in self.families)
         lines.append(
-            f"{self.tasks} tasks of {len(self.families)} families; {kernels} kernels, {judged} "
-            f"judged, {correct} of them correct"
+            f"{self.tasks} tasks of {len(self.families)} families; {judged} kernels judged, "
+            f"{correct} of them correct"
         )
         return "\n".join(lines)
 
@@ -66,7 +63,8 @@ class TaskStatistics(Record):
 def task_statistics(
     functions: Iterable[Function], receipts: Mapping[Key, KernelReceipt]
 ) -> TaskStatistics:
-    """Counts of the functions' tasks and of their kernels in the compact style."""
+    """Counts of the functions' tasks and of their judged kernels."""
+    of_task = by_task(receipts)
     counts: dict[str, Counter[str]] = {}
     levels: dict[str, dict[str, None]] = {}
     tiers: dict[str, int] = {}
@@ -77,12 +75,11 @@ def task_statistics(
         tiers[task.family] = task.tier
         count = counts.setdefault(task.family, Counter())
         count[task.split.value] += 1
-        for job in kernel_jobs([function]):
-            levels.setdefault(task.family, {})[job.level] = None
-            receipt = receipts.get(job.key)
-            count["kernels"] += 1
-            count["judged"] += receipt is not None
-            count["correct"] += receipt is not None and receipt.verdict.correct
+        for receipt in of_task.get(task_digest(task), ()):
+            if not receipt.level.startswith("broken"):
+                levels.setdefault(task.family, {})[receipt.level] = None
+                count["judged"] += 1
+                count["correct"] += receipt.verdict.correct
     return TaskStatistics(
         tasks=tasks,
         families=tuple(
@@ -91,10 +88,9 @@ def task_statistics(
                 tier=tiers[name],
                 train=count["train"],
                 held_out=count["held_out"],
-                kernels=count["kernels"],
                 judged=count["judged"],
                 correct=count["correct"],
-                levels=tuple(levels[name]),
+                levels=tuple(levels.get(name, ())),
             )
             for name, count in sorted(counts.items(), key=lambda item: (tiers[item[0]], item[0]))
         ),

@@ -10,7 +10,7 @@ import pytest
 from coding_framework.agents.devices import DEFAULT_DEVICE, device_line, device_of_example
 from coding_framework.agents.prompts import ANSWER_TOKENS, build_messages, messages_for_example
 from coding_framework.agents.prompts.contract import contract_of, without_test_code
-from coding_framework.data.examples import UNVERIFIED, training_examples
+from coding_framework.data.examples import training_examples
 from coding_framework.data.kernelbench.problems import problem_task
 from coding_framework.data.registry import find_task
 from coding_framework.errors import UsageError
@@ -180,7 +180,7 @@ def test_a_reference_that_cannot_be_built_is_said_in_a_sentence() -> None:
 
 
 def test_sft_learns_the_prompt_that_is_asked_by() -> None:
-    examples = training_examples(Role.GENERATOR, 40, receipts=UNVERIFIED)
+    examples = training_examples(Role.GENERATOR, 40)
     told = set()
     for example in examples:
         device = device_of_example(example.id)

@@ -21,6 +21,7 @@ from coding_framework.data.examples import (
     starter_examples,
     training_examples,
 )
+from coding_framework.data.synthesis.receipts import packaged_receipts
 from coding_framework.data.synthesis.workloads.table import WORKLOAD_FAMILIES
 from coding_framework.errors import UsageError
 from coding_framework.types import Role, Split
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.unit
 
 def _pipeline(**settings: object) -> CUDADataPipeline:
     config = DataPipelineConfig.model_validate({"max_steps": 2, **settings})
-    return CUDADataPipeline(config, receipts=UNVERIFIED)
+    return CUDADataPipeline(config, receipts=packaged_receipts())
 
 
 def test_an_epoch_holds_every_example_once_and_the_next_is_in_another_order() -> None:
@@ -110,7 +111,7 @@ def test_the_starter_examples_are_those_that_training_draws() -> None:
 
 
 def test_tasks_are_those_of_its_examples(tmp_path: Path) -> None:
-    examples = training_examples(Role.GENERATOR, 5, receipts=UNVERIFIED)
+    examples = training_examples(Role.GENERATOR, 5)
     store = ExampleStore.write(tmp_path / "examples.jsonl", examples)
     pipeline = CUDADataPipeline(DataPipelineConfig(examples=str(store.path)))
     assert {t.name for t in pipeline.training_tasks()} == {e.task.name for e in examples}
@@ -140,8 +141,8 @@ def test_a_torn_cache_is_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_built_set_is_streamed_for_the_roles_asked_for(tmp_path: Path) -> None:
     examples = [
-        *training_examples(Role.GENERATOR, 20, receipts=UNVERIFIED),
-        *training_examples(Role.OPTIMIZER, 10, receipts=UNVERIFIED),
+        *training_examples(Role.GENERATOR, 20),
+        *training_examples(Role.OPTIMIZER, 10),
     ]
     store = ExampleStore.write(tmp_path / "examples.jsonl", examples)
     config = DataPipelineConfig(examples=str(store.path), roles=(Role.OPTIMIZER,))
@@ -150,8 +151,11 @@ def test_a_built_set_is_streamed_for_the_roles_asked_for(tmp_path: Path) -> None
     assert {e.role for e in pipeline.get_training_batch(10)} == {Role.OPTIMIZER}
 
 
-def test_evaluation_sets_by_kind_are_apart() -> None:
-    pipeline = _pipeline(scope="all")
+def test_evaluation_sets_by_kind_are_apart(tmp_path: Path) -> None:
+    file = tmp_path / "examples.jsonl"
+    ExampleStore.write(file, training_examples(Role.GENERATOR, 5)).close()
+    config = DataPipelineConfig(scope="all", examples=str(file))
+    pipeline = CUDADataPipeline(config, receipts=UNVERIFIED)
     families = pipeline.prepare_evaluation_set(20, "families")
     whole = {f.name for f in WORKLOAD_FAMILIES if f.held_out}
     assert {t.family for t in families} == whole

@@ -4,30 +4,48 @@ from __future__ import annotations
 
 import pytest
 
-from coding_framework.data.synthesis.catalog import catalog, kernels_of
+from coding_framework.data.kernels import write_all
+from coding_framework.data.synthesis.catalog import build_task, kernels_of, parse_function
 from coding_framework.data.synthesis.faults import FAULTS, break_kernel
+from coding_framework.types import KernelExample
 
 pytestmark = pytest.mark.unit
+NAMES = ("mul2_add_relu", "rsub3_minrow", "softmax", "matmul_relu", "conv1dk5_relu")
 
 
-def test_every_fault_applies_to_some_kernel_and_changes_it() -> None:
+@pytest.fixture(scope="module")
+def kernels() -> list[tuple[KernelExample, ...]]:
+    functions = [function for function in map(parse_function, NAMES) if function is not None]
+    write_all([build_task(function) for function in functions])
+    return [kernels_of(function.name) for function in functions]
+
+
+def test_every_fault_applies_to_some_kernel_and_changes_it(
+    kernels: list[tuple[KernelExample, ...]],
+) -> None:
     applied = set()
-    for program in catalog()[::7]:
-        for kernel in kernels_of(program.name):
-            for fault in FAULTS:
-                broken = break_kernel(kernel.code, 0, fault=fault.name)
-                if broken is not None:
-                    applied.add(broken.fault)
-                    assert broken.code != kernel.code
+    for kernel in (one for made in kernels for one in made):
+        for fault in FAULTS:
+            broken = break_kernel(kernel.code, 0, fault=fault.name)
+            if broken is not None:
+                applied.add(broken.fault)
+                assert broken.code != kernel.code
     assert applied == {fault.name for fault in FAULTS}
 
 
-def test_every_naive_kernel_can_be_broken_and_always_in_the_same_way() -> None:
-    for program in catalog()[::5]:
-        code = kernels_of(program.name)[0].code
-        one, again = break_kernel(code, 7), break_kernel(code, 7)
+def test_every_naive_kernel_can_be_broken_and_always_in_the_same_way(
+    kernels: list[tuple[KernelExample, ...]],
+) -> None:
+    for naive, *_ in kernels:
+        one, again = break_kernel(naive.code, 7), break_kernel(naive.code, 7)
         assert one is not None
         assert one == again
+
+
+def test_a_missing_step_takes_the_value_before_it(kernels: list[tuple[KernelExample, ...]]) -> None:
+    broken = break_kernel(kernels[0][0].code, 0, fault="missing_step")
+    assert broken is not None
+    assert "const float add = mul;" in broken.code or "const float relu = add;" in broken.code
 
 
 def test_a_repair_says_in_one_line_what_was_wrong() -> None:

@@ -6,8 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from coding_framework.data.synthesis.catalog import all_functions, build_task
-from coding_framework.data.synthesis.kernels import kernels
+from coding_framework.data.synthesis.catalog import build_task, kernels, workload_catalog
 
 MOST = (2**31 - 1, 65_535, 65_535)
 """Blocks along x, y and z (CUDA C++ Programming Guide, "Technical Specifications")."""
@@ -58,7 +57,7 @@ torch::Tensor forward(torch::Tensor x) {
 
 def test_every_launch_fits_a_grid_at_the_sizes_of_a_gpu() -> None:
     seen, too_large = 0, {}
-    for function in all_functions():
+    for function in workload_catalog():
         task = build_task(function)
         for kernel in kernels(function):
             for case in task.gpu_cases:
@@ -66,5 +65,5 @@ def test_every_launch_fits_a_grid_at_the_sizes_of_a_gpu() -> None:
                     seen += 1
                     if any(n > most for n, most in zip(grid, MOST, strict=False)):
                         too_large[task.name, kernel.level, case.name] = grid
-    assert seen > 1000
+    assert seen > 500
     assert too_large == {}

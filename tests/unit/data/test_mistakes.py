@@ -20,8 +20,12 @@ from coding_framework.data.mistakes import (
 from coding_framework.data.modules.catalog import all_drafts
 from coding_framework.data.modules.examples import module_kernels
 from coding_framework.data.modules.receipts import module_receipts
-from coding_framework.data.synthesis.catalog import kernels_of
-from coding_framework.data.synthesis.receipts import Job, KernelReceipt, packaged_receipts
+from coding_framework.data.synthesis.receipts import (
+    Job,
+    KernelReceipt,
+    packaged_kernels,
+    packaged_receipts,
+)
 from coding_framework.errors import UsageError
 from coding_framework.store.records import Rollout
 from coding_framework.types import (
@@ -133,12 +137,12 @@ def test_the_answer_is_the_tasks_kernel_with_a_correct_receipt() -> None:
 
 def test_the_answer_is_the_right_kernel_that_is_most_like_the_wrong_one() -> None:
     receipts = packaged_receipts()
-    task, right = next(
-        (task, [k for k in kernels_of(task.name) if (r := receipts.get(Job(task, "", k.code).key))
-                and r.verdict.correct])
+    judged = {
+        task.name: (task, [r.kernel for r in packaged_kernels(task)
+                           if r.verdict.correct and not r.level.startswith("broken")])
         for task in training_tasks(40)
-        if len(kernels_of(task.name)) > 1
-    )  # fmt: skip
+    }  # fmt: skip
+    task, right = next((t, found) for t, found in judged.values() if len(found) > 1)
     for kernel in right:
         code = kernel.code.replace("if (", "if (0 * ")
         (example,), _ = repairs(state(wrong(code, task=task), task=task))

@@ -16,7 +16,13 @@ from coding_framework.data.pairs import (
     sft_pairs,
 )
 from coding_framework.data.statistics import task_statistics
-from coding_framework.data.synthesis.catalog import all_functions, family_names, family_of
+from coding_framework.data.synthesis.catalog import (
+    all_functions,
+    catalog,
+    family_names,
+    family_of,
+    workload_catalog,
+)
 from coding_framework.data.synthesis.receipts import Job, KernelReceipt, Key
 from coding_framework.errors import UsageError
 from coding_framework.types import (
@@ -31,7 +37,7 @@ from coding_framework.types import (
 
 pytestmark = pytest.mark.unit
 
-FUNCTIONS = balanced(all_functions(), 118)
+FUNCTIONS = balanced(workload_catalog(), 60) + balanced(catalog(), 6)
 
 
 def _receipt(job: Job, status: Status, ms: float, ptx: str) -> KernelReceipt:
@@ -54,7 +60,7 @@ def _receipt(job: Job, status: Status, ms: float, ptx: str) -> KernelReceipt:
     )
     return KernelReceipt(
         task=job.task.name, level=job.level, task_digest=job.key[0], kernel_sha256=job.key[1],
-        verdict=verdict, verdict_digest="d" * 64,
+        verdict=verdict, verdict_digest="d" * 64, code=job.code, why=job.why,
     )  # fmt: skip
 
 
@@ -72,7 +78,8 @@ def receipts() -> dict[Key, KernelReceipt]:
 
 
 def test_a_balanced_draw_takes_every_family_in_turn() -> None:
-    assert {family_of(f).name for f in FUNCTIONS} == set(family_names())
+    drawn = balanced(all_functions(), 118)
+    assert {family_of(f).name for f in drawn} == set(family_names())
 
 
 def test_every_kernel_every_improvement_and_several_repairs_become_pairs(
@@ -117,7 +124,7 @@ def test_what_is_not_judged_or_not_right_is_left_out_and_counted(
 ) -> None:
     report = PairReport()
     assert list(sft_pairs(FUNCTIONS, {}, report)) == []
-    assert report.left_out["not judged"] > 100
+    assert report.left_out["not judged"] > 20
     wrong = {
         key: r.model_copy(
             update={
@@ -164,7 +171,6 @@ def test_statistics_count_tasks_families_and_judged_kernels(
 ) -> None:
     found = task_statistics(FUNCTIONS, receipts)
     assert found.tasks == len(FUNCTIONS)
-    assert len(found.families) == len(family_names())
-    assert all(f.judged == f.kernels == f.correct for f in found.families)
+    assert all(f.judged == f.correct for f in found.families)
     assert set(found.by_tier) == {0, 1, 2, 3}
     assert f"{len(FUNCTIONS)} tasks of" in found.table()

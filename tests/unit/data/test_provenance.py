@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coding_framework.data.archive_rows import LoadReport, read_rows
-from coding_framework.data.examples import UNVERIFIED, training_examples
+from coding_framework.data.examples import training_examples
 from coding_framework.data.provenance import FORBIDDEN_SOURCES, dataset_card, require_trainable
 from coding_framework.errors import UsageError
 from coding_framework.types import Role
@@ -27,8 +27,8 @@ def test_other_sources_may_enter() -> None:
 
 
 def test_the_card_counts_by_kind_family_source_and_receipt() -> None:
-    examples = training_examples(Role.GENERATOR, 20, receipts=UNVERIFIED)
+    examples = training_examples(Role.GENERATOR, 20)
     card = dataset_card(examples)
-    assert "20 examples of 20 tasks; 0 carry a receipt" in card
+    assert "20 examples of 20 tasks; 20 carry a receipt" in card
     assert "| generate | 20 |" in card
     assert "| synthesis (Apache-2.0) | 20 |" in card

@@ -6,6 +6,7 @@ kernels in tests/integration/test_data_judged.py.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +14,20 @@ import pytest
 
 from coding_framework.data import examples
 from coding_framework.data.examples import (
-    UNVERIFIED,
+    KERNELBENCH_HAS,
     held_out_tasks,
-    jobs_for,
+    is_for_repair,
     training_examples,
 )
-from coding_framework.data.synthesis.catalog import parse_function
-from coding_framework.data.synthesis.kernels import kernels
+from coding_framework.data.pairs import balanced
+from coding_framework.data.synthesis.catalog import (
+    Function,
+    build_task,
+    catalog,
+    kernels,
+    split_of,
+    workload_catalog,
+)
 from coding_framework.data.synthesis.receipts import (
     Job,
     KernelReceipt,
@@ -100,9 +108,42 @@ async def _build(path: Path, jobs: list[Job], judge: ScriptedJudge) -> int:
         )
 
 
-@pytest.fixture
+TRAINED = 48
+KERNEL = """\
+#include <torch/extension.h>
+__global__ void {name}(const float* x, float* o, int n) {{
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) o[i] = x[i];
+}}
+torch::Tensor forward(torch::Tensor x) {{
+  auto o = torch::empty_like(x);
+  {name}<<<1, {threads}>>>(x.data_ptr<float>(), o.data_ptr<float>(), x.numel());
+  return o;
+}}
+"""
+
+
+@pytest.fixture(scope="module")
 def jobs() -> list[Job]:
-    return jobs_for(Split.TRAIN, 48) + jobs_for(Split.HELD_OUT, 16)
+    """Of starter tasks: a naive kernel, faster ones, and of some a broken one."""
+    by_split = {
+        split: balanced(
+            [f for f in catalog() if split_of(f) is split and f.name not in KERNELBENCH_HAS], count
+        )
+        for split, count in ((Split.TRAIN, TRAINED), (Split.HELD_OUT, 16))
+    }
+    return [job for functions in by_split.values() for f in functions for job in _jobs(f)]
+
+
+def _jobs(function: Function) -> Iterator[Job]:
+    task = build_task(function)
+    levels = ("vectorized",) if task.tier == 0 else ("shared", "shuffle", "wide")[: 1 + task.tier]
+    for number, level in enumerate(("naive", *levels)):
+        code = KERNEL.format(name=f"{task.name}_{level}", threads=256 >> number)
+        yield Job(task, level, code, "it is faster")
+    if is_for_repair(function) and task.split is Split.TRAIN:
+        code = KERNEL.format(name=f"{task.name}_wrong", threads=16)
+        yield Job(task, "broken:race", code, "It was wrong.")
 
 
 async def test_building_again_judges_only_what_is_missing(tmp_path: Path, jobs: list[Job]) -> None:
@@ -162,7 +203,7 @@ async def test_examples_come_only_from_kernels_judged_correct(
     await _build(path, jobs, ScriptedJudge(jobs))
     receipts = load_receipts(path)
     generate = training_examples(Role.GENERATOR, 1000, receipts=receipts)
-    assert len(generate) == 48
+    assert len(generate) == TRAINED
     assert all(e.receipt for e in generate)
     improve = training_examples(Role.OPTIMIZER, 1000, receipts=receipts)
     assert {e.kind for e in improve} == {"optimize", "repair"}
@@ -225,7 +266,7 @@ async def test_the_best_kernel_is_the_fastest_of_those_judged_correct(
         verdict = _verdict(job.task, job.code, status, ms)
         receipts[job.key] = receipts[job.key].model_copy(update={"verdict": verdict})
 
-    assert len(taught()) == 48
+    assert len(taught()) == TRAINED
     assert "naive" not in taught().values()
     shuffle = next(j for j in jobs if j.level == "shuffle" and j.task.family == "row_sum")
     shared = next(j for j in jobs if j.level == "shared" and j.task == shuffle.task)
@@ -270,11 +311,12 @@ async def test_what_a_gpu_measured_wins_over_a_modelled_time(
 
 
 def test_a_family_whose_naive_kernel_a_gpu_found_fastest_keeps_it() -> None:
-    examples = training_examples(Role.GENERATOR, 200, receipts=UNVERIFIED, scope="all")
-    pooling = next(e.task for e in examples if e.task.family == "pool_2d")
-    function = parse_function(pooling.name)
-    assert function is not None
-    jobs = [Job(pooling, k.level, k.code) for k in kernels(function)]
+    function = next(
+        w for w in workload_catalog()
+        if build_task(w).family == "pool_2d" and build_task(w).split is Split.TRAIN
+    )  # fmt: skip
+    pooling = build_task(function)
+    jobs = [Job(pooling, k.level, k.code, k.why_faster) for k in kernels(function)]
     receipts = {
         job.key: KernelReceipt(
             task=pooling.name,
@@ -283,6 +325,8 @@ def test_a_family_whose_naive_kernel_a_gpu_found_fastest_keeps_it() -> None:
             kernel_sha256=job.key[1],
             verdict=_verdict(pooling, job.code, Status.CORRECT, ms),
             verdict_digest="0" * 64,
+            code=job.code,
+            why=job.why,
         )
         for job, ms in zip(jobs, (2.0, 1.0), strict=True)
     }
@@ -307,9 +351,7 @@ def _receipt(job: Job, device_code: str) -> KernelReceipt:
 
 def test_a_kernel_spelt_anew_takes_its_receipt_along(jobs: list[Job]) -> None:
     known = _receipt(jobs[0], "same")
-    anew = replace(
-        jobs[0], code=jobs[0].code.replace("k<<<", "map<<<").replace("void k", "void map")
-    )
+    anew = replace(jobs[0], code=jobs[0].code.replace(f"{jobs[0].task.name}_naive", "map"))
     asked: list[str] = []
 
     def device_codes(codes: list[str]) -> list[str]:
@@ -326,7 +368,7 @@ def test_a_kernel_spelt_anew_takes_its_receipt_along(jobs: list[Job]) -> None:
 def test_a_kernel_of_other_device_or_host_code_is_to_be_judged(jobs: list[Job]) -> None:
     known = _receipt(jobs[0], "same")
     other = replace(jobs[0], code=jobs[0].code.replace("if (i < n)", "if (n > i)"))
-    launched = replace(jobs[0], code=jobs[0].code.replace("256>>>", "128>>>"))
+    launched = replace(jobs[0], code=jobs[0].code.replace("256>>>", "512>>>"))
     assert launched.code != jobs[0].code != other.code
     assert not [*carried([other], {known.key: known}, lambda codes: ["another"])]
     assert not [*carried([launched], {known.key: known}, lambda codes: ["same"] * len(codes))]

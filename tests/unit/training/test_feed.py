@@ -8,7 +8,7 @@ import pytest
 
 from coding_framework.data.data_pipeline import CUDADataPipeline, DataPipelineConfig
 from coding_framework.data.example_store import ExampleStore
-from coding_framework.data.examples import UNVERIFIED, training_examples
+from coding_framework.data.examples import training_examples
 from coding_framework.errors import UsageError
 from coding_framework.store.conversations import append_rollout
 from coding_framework.store.folder import RLFolder
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> CUDADataPipeline:
-    examples = training_examples(Role.GENERATOR, 6, max_steps=1, receipts=UNVERIFIED)
+    examples = training_examples(Role.GENERATOR, 6, max_steps=1)
     store = ExampleStore.write(tmp_path / "examples.jsonl", examples)
     return CUDADataPipeline(
         DataPipelineConfig(examples=str(store.path), curriculum="three_tier", batch_size=2)

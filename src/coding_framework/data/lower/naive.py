@@ -45,6 +45,7 @@ from coding_framework.data.ops.heads import (
     SCANS,
     Layout,
     Row,
+    extremes_alone,
     over_axes,
 )
 from coding_framework.data.ops.views import (
@@ -110,6 +111,7 @@ class Lowering:
     """The kernels and the host code of one graph."""
 
     def __init__(self, graph: Graph) -> None:
+        extremes_alone(graph)
         self.graph = graph
         self.sizes = Sizes(graph, self._tensor)
         self.kernels: list[str] = []

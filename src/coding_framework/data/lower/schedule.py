@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from coding_framework.data.graph import Graph, Node
 from coding_framework.data.lower import maps, products
-from coding_framework.data.lower.naive import LONG_ROW, Group, Lowering, Value
+from coding_framework.data.lower.naive import Group, Lowering, Value
 from coding_framework.data.lower.scans import by_warps
 from coding_framework.data.lower.singles import one_result
 from coding_framework.data.lower.workers import WARPS, Block, Columns, Worker
@@ -36,6 +36,8 @@ _WHY: Mapping[str, str] = {
     "coalesced along the row",
     "warp": "a warp per row reads 32 neighbouring columns at once (coalesced) and joins them with "
     "shuffles, without shared memory or barriers",
+    "joined": "each warp joins its part by shuffles before the warps meet in shared memory, so two "
+    "barriers and not nine",
     "blocks": "the whole GPU reads instead of one block, and a second kernel joins what the blocks "
     "found",
     "scan": "a warp scans 32 neighbouring columns in 5 shuffle steps with coalesced reads and "
@@ -85,21 +87,18 @@ class Schedule(Lowering):
         if _is_across(self, head, row, layout):
             self.use("columns")
             return Columns()
+        naive = super().worker(head, row, layout)
         walks = len(row.passes(head)) + (row.element is not None)
+        if naive.alone:
+            self.use("warp" if self.has("shuffle") else "block")
+            return WARPS if self.has("shuffle") else Block(128)
         if self.has("wide") and walks > 1:
             self.use("wide")
             return Block(512, shuffles=True)
         if not self.has("shuffle"):
-            naive = super().worker(head, row, layout)
-            if not naive.alone:
-                return naive
-            self.use("block")
-            return Block(128)
-        if self.worth(layout.inner) >= 8 * LONG_ROW:
-            self.use("wide")
-            return Block(512, shuffles=True)
-        self.use("warp")
-        return WARPS
+            return naive
+        self.use("joined")
+        return Block(shuffles=True)
 
     def row_kernel(self, group: Group, row: Row) -> None:
         layout = row.layout(group.head)

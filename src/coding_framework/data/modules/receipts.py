@@ -34,8 +34,9 @@ def shard_of(jobs: Iterable[Job], number: int, count: int) -> list[Job]:
 
 
 def pack(receipts: Mapping[Key, KernelReceipt], jobs: Iterable[Job], path: Path) -> tuple[int, int]:
-    """Write the receipts of `jobs` as one compressed file; (how many, how many bytes). Receipts of
-    kernels that are no longer written are left out."""
+    """Write the receipts of `jobs` as one compressed file, without the kernels' text; (how many,
+    how many bytes). Receipts of kernels that are no longer written are left out."""
     wanted = {job.key for job in jobs}
-    kept = [receipt for key, receipt in receipts.items() if key in wanted]
+    bare = {"code": "", "why": ""}
+    kept = [r.model_copy(update=bare) for key, r in receipts.items() if key in wanted]
     return len(kept), pack_receipts(kept, path)

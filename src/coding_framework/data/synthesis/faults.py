@@ -33,29 +33,25 @@ class BrokenKernel:
 
 
 def break_kernel(code: str, seed: int, *, fault: str | None = None) -> BrokenKernel | None:
-    """`code` with one fault, drawn by seed among those of `FAULTS` that apply, or the one of that
-    name."""
-    rng = random.Random(seed)
-    candidates = [f for f in FAULTS if fault is None or f.name == fault]
-    rng.shuffle(candidates)
-    for candidate in candidates:
-        broken = candidate.edit(code, rng)
-        if broken is not None and broken != code:
-            return BrokenKernel(candidate.name, broken, candidate.why_fixed)
-    return None
+    """`code` with one fault, drawn by seed among those that apply, or the one of that name."""
+    chosen = [f for f in FAULTS if fault is None or f.name == fault]
+    return next(iter(_broken(code, seed, chosen, 1)), None)
 
 
 def break_in_many_ways(code: str, seed: int, count: int) -> list[BrokenKernel]:
     """Up to `count` kernels with one fault each, no two of the same kind or text, drawn by seed
-    among all that apply, those of workloads included."""
+    among all that apply."""
+    return _broken(code, seed, list(FAULTS), count)
+
+
+def _broken(code: str, seed: int, faults: list[Fault], count: int) -> list[BrokenKernel]:
     rng = random.Random(seed)
-    candidates = [*FAULTS, *WORKLOAD_FAULTS]
-    rng.shuffle(candidates)
+    rng.shuffle(faults)
     found: dict[str, BrokenKernel] = {}
-    for candidate in candidates:
-        broken = candidate.edit(code, rng)
+    for fault in faults:
+        broken = fault.edit(code, rng)
         if broken is not None and broken != code:
-            found.setdefault(broken, BrokenKernel(candidate.name, broken, candidate.why_fixed))
+            found.setdefault(broken, BrokenKernel(fault.name, broken, fault.why_fixed))
         if len(found) == count:
             break
     return list(found.values())
@@ -81,14 +77,32 @@ def _substitute(pattern: str, new: str) -> Callable[[str, random.Random], str | 
     return edit
 
 
-_STEP = r"\n( +)(\w+) = [^\n;]*\b\2\b[^\n;]*;(?=\n)"
-"""A statement `v = expression of v;` on its own line."""
+_GUARD = r"if \((\w+) >= ([\w* ]+)\) return;"
+_STATEMENT = r"(\n +(?:const \w+ )?\w+(?:\[[^\n\]]*\])? = [^\n;]+);(?=\n)"
+
+
+def _left_out(code: str, rng: random.Random) -> str | None:
+    """One value is taken for the one that is computed from it."""
+    values = re.findall(r"\n +(?:const )?float (\w+) = ", code)
+    places = []
+    for found in re.finditer(r"(?<=\n)( +const float \w+ = )([^\n;]+);", code):
+        words = [w for w in re.findall(r"[A-Za-z_]\w*(?![\w(\[])", found[2]) if w in values]
+        if words and words[0] != found[2]:
+            places.append((found, words[0]))
+    if not places:
+        return _of_itself(code, rng)
+    found, word = rng.choice(places)
+    return f"{code[: found.start()]}{found[1]}{word};{code[found.end() :]}"
+
+
+_of_itself = _substitute(r"\n( +)(\w+) = [^\n;]*\b\2\b[^\n;]*;(?=\n)", "")
+"""A statement `v = expression of v;` on its own line goes."""
 
 FAULTS: tuple[Fault, ...] = (
     Fault(
         "missing_semicolon",
         "A statement had no semicolon, so the kernel did not compile.",
-        _substitute(r"(\n +\w+ = [^\n;]+);(?=\n)", r"\1"),
+        _substitute(_STATEMENT, r"\1"),
     ),
     Fault(
         "missing_include",
@@ -113,17 +127,17 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "missing_bounds_check",
         "Threads beyond the last element read and wrote out of bounds: the check was missing.",
-        _substitute(r"if \((\w+) < (n|m|m \* w)\) \{", "{"),
+        _substitute(r"\n *" + _GUARD, ""),
     ),
     Fault(
         "off_by_one_short",
         "The bound was one too small, so the last element was never written.",
-        _substitute(r"if \((\w+) < (n|m|m \* w)\) \{", r"if (\1 < \2 - 1) {"),
+        _substitute(_GUARD, r"if (\1 >= \2 - 1) return;"),
     ),
     Fault(
         "off_by_one_long",
-        "The bound was one too large, so one thread went past the end.",
-        _substitute(r"if \((\w+) < (n|m)\) \{", r"if (\1 <= \2) {"),
+        "The bound let one thread too many pass: >= is right, > is not.",
+        _substitute(_GUARD, r"if (\1 > \2) return;"),
     ),
     Fault(
         "wrong_index",
@@ -133,53 +147,38 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "short_loop",
         "The loop stopped one column early.",
-        _substitute(r"for \((int j = \w+); j < w;", r"for (\1; j < w - 1;"),
+        _substitute(r"for \((int (\w+) = [^;]+); \2 < (\w+);", r"for (\1; \2 < \3 - 1;"),
     ),
     Fault(
         "grid_rounded_down",
         "The grid was rounded down, so the last partial block was never launched.",
-        _substitute(r"\((n|m) \+ \d+\) / (\d+)", r"\1 / \2"),
+        _substitute(r"\((\w+) \+ \d+\) / (\d+)", r"\1 / \2"),
     ),
-    Fault("missing_step", "One operation of the module was missing.", _substitute(_STEP, "")),
+    Fault("missing_step", "One operation of the module was missing.", _left_out),
     Fault(
         "wrong_broadcast",
         "The broadcast input was indexed by the wrong dimension.",
-        _substitute(r"\[(\w+) % w\](?!.*\* m)", r"[\1 / w]"),
+        _substitute(r"const int i1 = i % (\w+);", r"const int i1 = i / \1;"),
     ),
     Fault(
         "race",
         "A barrier was missing, so threads read shared memory before it was written.",
         _replace("  __syncthreads();\n", ""),
     ),
-)
-
-_GUARD = r"if \((\w+) >= ([\w* ]+)\) return;"
-
-WORKLOAD_FAULTS: tuple[Fault, ...] = (
-    Fault(
-        "missing_return",
-        "Threads beyond the last element read and wrote out of bounds: the check was missing.",
-        _substitute(r"\n *" + _GUARD, ""),
-    ),
-    Fault(
-        "late_return",
-        "The bound let one thread too many pass: >= is right, > is not.",
-        _substitute(_GUARD, r"if (\1 > \2) return;"),
-    ),
     Fault(
         "no_padding",
         "Places before the first element were read: the lower bound was not checked.",
-        _substitute(r"\b(j|l|y) >= 0 && ", ""),
+        _substitute(r"\b(\w+) >= 0 && ", ""),
     ),
     Fault(
         "padding_too_far",
         "The place after the last element was read: < is right, <= is not.",
-        _substitute(r"\b(j|l|y) < (w|h)\b", r"\1 <= \2"),
+        _substitute(r"(>= 0 && \w+) < (\w+)\b", r"\1 <= \2"),
     ),
     Fault(
         "wrong_start",
         "The sum started at 1 instead of 0.",
-        _substitute(r"float (a|e) = 0\.0f", r"float \1 = 1.0f"),
+        _substitute(r"(\n +float \w+) = 0\.0f;", r"\1 = 1.0f;"),
     ),
     Fault(
         "zero_maximum",
@@ -189,12 +188,12 @@ WORKLOAD_FAULTS: tuple[Fault, ...] = (
     Fault(
         "wrong_tile_column",
         "The tile was read by the wrong thread index, so blocks mixed rows and columns.",
-        _replace("t[j][tx]", "t[tx][j]"),
+        _replace("t[k][x]", "t[x][k]"),
     ),
     Fault(
         "wrong_row_stride",
         "Rows were addressed with the wrong stride.",
-        _substitute(r"\[(\w+) \* w \+ (\w+)\]", r"[\1 * m + \2]"),
+        _substitute(r"\[(\w+) \* (\w+) \+ (\w+)\]", r"[\1 * (\2 + 1) + \3]"),
     ),
     Fault(
         "half_warp",
@@ -209,8 +208,6 @@ WORKLOAD_FAULTS: tuple[Fault, ...] = (
     Fault(
         "integer_type",
         "The accumulator was an int, which cut off every fraction.",
-        _substitute(r"float (a|e) = 0\.0f;", r"int \1 = 0;"),
+        _substitute(r"\n( +)float (\w+) = 0\.0f;", r"\n\1int \2 = 0;"),
     ),
 )
-"""Further faults, for kernels of all kinds. Apart from `FAULTS`, whose order decides which repairs
-the starter examples hold."""

@@ -8,7 +8,7 @@ from string import Template
 from typing import Protocol
 
 from coding_framework.data.synthesis.interval import Operand
-from coding_framework.data.synthesis.program import Operation, Program
+from coding_framework.data.synthesis.program import Operation
 from coding_framework.data.synthesis.styles import Style
 from coding_framework.types import KernelExample
 
@@ -36,18 +36,6 @@ Reads = Mapping[Operand, str]
 """For each kind of input the expression that reads it, with {p} for its name."""
 
 BY_VALUE: Reads = dict.fromkeys(("full", "row", "col", "scalar"), "{p}")
-IN_ROW: Reads = {"full": "{p}[r * w + j]", "row": "{p}[j]", "col": "{p}[r]", "scalar": "{p}[0]"}
-"""At row r and column j of a matrix with w columns."""
-
-
-def flat_reads(index: str) -> Reads:
-    """At a flat index of a matrix with w columns."""
-    return {
-        "full": f"{{p}}[{index}]",
-        "row": f"{{p}}[{index} % w]",
-        "col": f"{{p}}[{index} / w]",
-        "scalar": "{p}[0]",
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +82,6 @@ def kernel(subject: Subject, style: Style, sizes: list[str], body: Lines) -> Lin
     output = style.pointer(style.out, subject.element, const=False)
     parameters = [*pointers, output, *(f"int {s}" for s in sizes)]
     return block(f"__global__ void {style.kernel}({', '.join(parameters)})", body)
-
-
-def device_function(program: Program, style: Style) -> Lines:
-    """`f`: the steps before the layout on one element; inputs are passed by value."""
-    before, _ = program.bind()
-    names = [style.value, *(o.operand for o in before if o.operand)]
-    return block(
-        f"__device__ float f({', '.join(f'float {n}' for n in names)})",
-        [*statements(before, style.value), f"return {style.value};"],
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Kernels that walk rows: reductions, normalisations and scans.
+"""Kernels of workloads that walk rows: reductions and normalisations.
 
 A reduction or normalisation is a few passes over the row, each of which accumulates one statistic,
 and then an output per row or per element. The ways to write it differ in who walks the row: one
@@ -10,23 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coding_framework.data.synthesis.kernel_text import (
-    ADD,
-    IN_ROW,
-    MAX,
-    MIN,
     Combine,
     Launch,
     Lines,
     Subject,
     block,
-    device_function,
     example,
     guarded,
     kernel,
     source,
-    statements,
 )
-from coding_framework.data.synthesis.program import Program
 from coding_framework.data.synthesis.styles import Style
 from coding_framework.types import KernelExample
 
@@ -39,40 +32,6 @@ class Pass:
     combine: Combine
     term: str
     finish: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RowPlan:
-    """What a row's result is made of. `result` reads the variables, and v where it is per
-    element."""
-
-    passes: tuple[Pass, ...]
-    result: str
-
-
-_SUM = Pass("a", ADD, "{v}")
-_MEAN = Pass("a", ADD, "{v}", "a = a / w;")
-_TOP = Pass("a", MAX, "{v}")
-_EXPONENTIALS = Pass("e", ADD, "expf({v} - a)")
-_DEVIATIONS = Pass("e", ADD, "({v} - a) * ({v} - a)")
-_SQUARES = Pass("a", ADD, "{v} * {v}")
-
-PLANS: dict[str, RowPlan] = {
-    "rowsum": RowPlan((_SUM,), "a"),
-    "rowmean": RowPlan((_SUM,), "a / w"),
-    "rowmax": RowPlan((_TOP,), "a"),
-    "rowmin": RowPlan((Pass("a", MIN, "{v}"),), "a"),
-    "logsumexp": RowPlan((_TOP, _EXPONENTIALS), "a + logf(e)"),
-    "rowvar": RowPlan((_MEAN, _DEVIATIONS), "e / w"),
-    "rownorm": RowPlan((_SQUARES,), "sqrtf(a)"),
-    "softmax": RowPlan((_TOP, _EXPONENTIALS), "expf({v} - a) / e"),
-    "logsoftmax": RowPlan((_TOP, _EXPONENTIALS), "{v} - a - logf(e)"),
-    "layernorm": RowPlan((_MEAN, _DEVIATIONS), "({v} - a) * rsqrtf(e / w + 1e-5f)"),
-    "rmsnorm": RowPlan((_SQUARES,), "{v} * rsqrtf(a / w + 1e-6f)"),
-    "unitnorm": RowPlan((_SQUARES,), "{v} / fmaxf(sqrtf(a), 1e-12f)"),
-    "center": RowPlan((_MEAN,), "{v} - a"),
-}
-_SCANS = {"cumsum": ADD, "cummax": MAX}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,70 +62,11 @@ class RowWork:
 PER_ROW = RowLaunch(allocate="torch::empty({m}, x.options())")
 
 
-def kernels(program: Program, style: Style) -> tuple[KernelExample, ...]:
-    if program.spec.form == "scan":
-        return _naive_scan(program, style), _shuffle_scan(program, style)
-    return row_kernels(_row_work(program, style), style)
-
-
 def row_kernels(work: RowWork, style: Style) -> tuple[KernelExample, ...]:
     """One thread a row, a block with a tree in shared memory, a warp with shuffles; where the row
     is walked more than once, also a wide block."""
     wide = (_wide,) if len(work.passes) + work.per_element > 1 else ()
     return tuple(make(work, style) for make in (_naive, _shared, _shuffle, *wide))
-
-
-# --- reductions and normalisations --------------------------------------------------------------
-
-
-def _row_work(program: Program, style: Style) -> RowWork:
-    plan = PLANS[program.layout]
-    per_element = program.spec.form == "normalize"
-    return RowWork(
-        subject=program,
-        passes=plan.passes,
-        load=_load(program, style),
-        result=_element_result(program, style) if per_element else _row_result(program, style),
-        per_element=per_element,
-        parts=(device_function(program, style),) if _uses_function(program) else (),
-        launch=RowLaunch() if per_element else PER_ROW,
-    )
-
-
-def _load(program: Program, style: Style) -> Lines:
-    """`v` at row r and column j, after the steps before the layout."""
-    v, before = style.value, program.bind()[0]
-    if not _uses_function(program):
-        return [f"float {v} = x[r * w + j];", *statements(before, v, IN_ROW)]
-    values = ["x[r * w + j]"]
-    for operation in before:
-        if operation.step.operand is not None:
-            values.append(IN_ROW[operation.step.operand].format(p=operation.operand))
-    return [f"float {v} = f({', '.join(values)});"]
-
-
-def _uses_function(program: Program) -> bool:
-    """Whether the steps before are needed in more than one place."""
-    walks = len(PLANS[program.layout].passes) + (program.spec.form == "normalize")
-    return bool(program.before) and walks > 1
-
-
-def _row_result(program: Program, style: Style) -> Lines:
-    """The output of a reduction, from its variables."""
-    v, (_, after) = style.value, program.bind()
-    result = PLANS[program.layout].result
-    return [f"float {v} = {result};", *statements(after, v, IN_ROW), f"{style.out}[r] = {v};"]
-
-
-def _element_result(program: Program, style: Style) -> Lines:
-    """The output of a normalisation, at one column."""
-    v, (_, after) = style.value, program.bind()
-    return [
-        *_load(program, style),
-        f"{v} = {PLANS[program.layout].result.format(v=v)};",
-        *statements(after, v, IN_ROW),
-        f"{style.out}[r * w + j] = {v};",
-    ]
 
 
 def _walk(work: RowWork, style: Style, step: Pass, loop: str) -> Lines:
@@ -273,66 +173,3 @@ def _shuffle(work: RowWork, style: Style) -> KernelExample:
         "shuffles, without shared memory or barriers"
     )
     return example(work.subject, "shuffle", code, why)
-
-
-# --- scans --------------------------------------------------------------------------------------
-
-
-def _scan_file(program: Program, style: Style, body: Lines, grid: str, comment: str) -> str:
-    work = RowWork(program, (), load=[], result=[], per_element=True)
-    return _row_file(work, style, body, grid, comment)
-
-
-def _naive_scan(program: Program, style: Style) -> KernelExample:
-    v, combine = style.value, _SCANS[program.layout]
-    before, after = program.bind()
-    loop = block(
-        "for (int j = 0; j < w; j++)",
-        [
-            f"float {v} = x[r * w + j];",
-            *statements(before, v, IN_ROW),
-            combine.assign("a", v),
-            f"{v} = a;",
-            *statements(after, v, IN_ROW),
-            f"{style.out}[r * w + j] = {v};",
-        ],
-    )
-    lines = [
-        "int r = blockIdx.x * blockDim.x + threadIdx.x;",
-        *guarded(style, "r < m", "r >= m", [f"float a = {combine.identity};", *loop]),
-    ]
-    grid = f"(m + {style.block - 1}) / {style.block}, {style.block}"
-    return example(program, "naive", _scan_file(program, style, lines, grid, "one thread per row"))
-
-
-def _shuffle_scan(program: Program, style: Style) -> KernelExample:
-    v, combine = style.value, _SCANS[program.layout]
-    before, after = program.bind()
-    shift = [
-        f"float u = __shfl_up_sync(0xffffffff, {v}, d);",
-        f"if (q >= d) {combine.assign(v, 'u')}",
-    ]
-    loop = block(
-        "for (int j = q; j - q < w; j += 32)",
-        [
-            f"float {v} = {combine.identity};",
-            *block("if (j < w)", [f"{v} = x[r * w + j];", *statements(before, v, IN_ROW)]),
-            *block("for (int d = 1; d < 32; d *= 2)", shift),
-            combine.assign(v, "a"),
-            f"a = __shfl_sync(0xffffffff, {v}, 31);",
-            *statements(after, v, IN_ROW),
-            f"if (j < w) {style.out}[r * w + j] = {v};",
-        ],
-    )
-    body = [
-        "int r = blockIdx.x * 4 + threadIdx.x / 32, q = threadIdx.x % 32;",
-        "if (r >= m) return;",
-        f"float a = {combine.identity};",
-        *loop,
-    ]
-    code = _scan_file(program, style, body, "(m + 3) / 4, 128", "one warp per row, shuffle scan")
-    why = (
-        "a warp scans 32 neighbouring columns in 5 shuffle steps with coalesced reads and writes, "
-        "instead of one thread walking the row"
-    )
-    return example(program, "shuffle", code, why)

@@ -1,10 +1,11 @@
-"""What the judge said of every synthesised kernel, kept beside the package.
+"""What the judge said of synthesised kernels, kept beside the package with the kernels' text.
 
-A receipt ties (task, kernel source) to a verdict by digests, so it goes stale by itself: a change
-of a template, of a task's reference or of its shapes changes a digest, and the kernel counts as
-not judged until `build_receipts` has run again. A kernel whose host and device code stayed the
-same takes the receipt of its former text along (`carried`). The stored verdict is the real one
-without what training does not show (further tests, most counters, safety details, durations).
+A receipt ties (task, kernel source) to a verdict by digests. It holds as long as the task's
+reference and shapes are what they were: what was judged is in it, however kernels are written now.
+What the compiler writes anew counts as not judged until `build_receipts` has run; a kernel whose
+host and device code stayed the same takes the receipt of its former text along (`carried`). The
+stored verdict is the real one without what training does not show (further tests, most counters,
+safety details, durations).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from coding_framework.types import (
     Candidate,
     CompileSummary,
     JudgeFn,
+    KernelExample,
     Receipt,
     Record,
     SafetyReport,
@@ -39,9 +41,9 @@ from coding_framework.types import (
     Verdict,
 )
 
-RECEIPTS_PATH = Path(__file__).with_name("receipts.jsonl")
+RECEIPTS_PATH = Path(__file__).with_name("receipts.jsonl.xz")
 """The receipts that ship with the package: of the starter tasks."""
-HARDER_PATH = Path(__file__).with_name("harder_receipts.jsonl")
+HARDER_PATH = Path(__file__).with_name("harder_receipts.jsonl.xz")
 """Those of naive kernels of the tiers 2 and 3, which ship beside: with them all tasks together have
 every tier. The starter tasks stay what they are."""
 
@@ -71,10 +73,18 @@ class KernelReceipt(Record):
     """SHA-256 of the whole verdict as the judge gave it."""
     host_code: str = ""
     """`host_digest` of the kernel; "" in receipts of before, and where it is Python."""
+    code: str = ""
+    """The kernel; "" where whoever has it keeps it elsewhere (the archive, drawn modules)."""
+    why: str = ""
+    """Why it is faster than the naive one, or what was wrong with a broken one; one line."""
 
     @property
     def key(self) -> Key:
         return self.task_digest, self.kernel_sha256
+
+    @property
+    def kernel(self) -> KernelExample:
+        return KernelExample(task=self.task, level=self.level, code=self.code, why_faster=self.why)
 
     @property
     def code_key(self) -> CodeKey | None:
@@ -92,6 +102,8 @@ class Job:
     task: Task
     level: str
     code: str
+    why: str = ""
+    """As a receipt has it."""
 
     @property
     def key(self) -> Key:
@@ -156,23 +168,37 @@ def pack_receipts(receipts: Iterable[KernelReceipt], path: Path) -> int:
     return len(packed)
 
 
-def prune_receipts(path: Path, jobs: Iterable[Job]) -> int:
-    """Drop the receipts of kernels that are not among `jobs`, sort the others by task, and write
-    the file anew as a whole; returns how many were dropped. Not while a build is appending."""
-    receipts = load_receipts(path)
-    wanted = {job.key for job in jobs}
-    kept = sorted(
-        (r for r in receipts.values() if r.key in wanted), key=lambda r: (r.task, r.level)
-    )
-    lines = [r.model_dump_json(exclude_defaults=True) for r in kept]
-    write_atomic(path, "".join(f"{line}\n" for line in lines))
-    return len(receipts) - len(kept)
+def by_task(receipts: Mapping[Key, KernelReceipt]) -> dict[str, list[KernelReceipt]]:
+    """The receipts that hold their kernel, by the task's digest, those of naive kernels first."""
+    found: dict[str, list[KernelReceipt]] = {}
+    for receipt in sorted(receipts.values(), key=lambda r: r.level != "naive"):
+        if receipt.code:
+            found.setdefault(receipt.task_digest, []).append(receipt)
+    return found
+
+
+def with_naive(task: Task, judged: Sequence[KernelReceipt]) -> Task:
+    """The task with its naive kernel, where that was found correct."""
+    naive = judged[0] if judged else None
+    if naive is None or naive.level != "naive" or not naive.verdict.correct:
+        return task
+    return task.model_copy(update={"naive_kernel": naive.code})
 
 
 @lru_cache(maxsize=1)
 def packaged_receipts() -> Mapping[Key, KernelReceipt]:
     """The receipts that ship with the package, read once."""
     return load_receipts()
+
+
+def packaged_kernels(task: Task) -> list[KernelReceipt]:
+    """The receipts of a task's kernels that ship with the package, the naive one first."""
+    return _packaged_by_task().get(task_digest(task), [])
+
+
+@lru_cache(maxsize=1)
+def _packaged_by_task() -> Mapping[str, list[KernelReceipt]]:
+    return by_task(packaged_receipts())
 
 
 def built_receipts_path() -> Path:
@@ -201,9 +227,8 @@ def carried(
         found = spelt.get((digest, job.host_code, device_code))
         if found is not None:
             verdict = found.verdict.model_copy(update={"candidate_sha256": sha256})
-            yield found.model_copy(
-                update={"kernel_sha256": sha256, "level": job.level, "verdict": verdict}
-            )
+            own = {"kernel_sha256": sha256, "level": job.level, "code": job.code, "why": job.why}
+            yield found.model_copy(update={**own, "verdict": verdict})
 
 
 async def build_receipts(
@@ -262,6 +287,8 @@ def _receipt(job: Job, verdict: Verdict) -> KernelReceipt:
         verdict=slim_verdict(verdict, shown=job.level.startswith(_SHOWN_LEVELS)),
         verdict_digest=hashlib.sha256(whole.encode()).hexdigest(),
         host_code=job.host_code,
+        code=job.code,
+        why=job.why,
     )
 
 

@@ -1,9 +1,7 @@
-"""How a kernel is written, apart from what it does. The compact style is what a small model learns
-from; the varied ones keep larger data from teaching one set of names."""
+"""How a workload's kernel is written, apart from what it does."""
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 
 
@@ -27,18 +25,3 @@ class Style:
 
 
 COMPACT = Style()
-
-
-def varied_style(seed: int) -> Style:
-    """A style drawn by seed."""
-    rng = random.Random(seed)
-    return Style(
-        kernel=rng.choice(("k", "kernel", "fused_kernel", "compute", "op_kernel")),
-        value=rng.choice(("v", "val", "value", "tmp")),
-        out=rng.choice(("o", "out", "output", "dst")),
-        index=rng.choice(("i", "idx", "gid", "tid")),
-        block=rng.choice((128, 256, 512)),
-        restrict=rng.random() < 0.5,
-        early_return=rng.random() < 0.5,
-        comment=rng.random() < 0.4,
-    )
