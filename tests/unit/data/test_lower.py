@@ -140,6 +140,20 @@ def test_a_sorted_row_is_written_by_ranks():
     assert kernels(text) == ["sort_kernel"]
 
 
+def test_a_long_row_is_sorted_by_a_network():
+    text = lower(problem("return torch.topk(x.flatten(), 3)[1]"))
+    assert kernels(text)[:2] == ["sort_step_kernel", "topk_pairs_kernel"]
+    assert "SCALAR" not in text
+
+
+def test_a_thread_has_several_outputs_that_share_an_operand():
+    text = lower(problem("return self.lin(x)", **LINEAR))
+    assert "float sum[4];" in text
+    assert text.count(" x[") == 1
+    narrow = lower(problem("return self.lin(x)", "self.lin = nn.Linear(48, 3)"))
+    assert "sum[4]" not in narrow
+
+
 def test_a_row_of_a_quotient_of_an_axis_is_measured_at_whole_numbers():
     text = lower(problem("return F.max_pool1d(x.unsqueeze(0), 3).sum(dim=2)"))
     assert kernels(text)[-1] == "sum_kernel"

@@ -28,6 +28,7 @@ from coding_framework.data.lower.text import (
     flat,
     literal,
     plus,
+    times,
     without_unused,
 )
 from coding_framework.data.lower.workers import BLOCK, THREAD, THREADS, Worker
@@ -43,10 +44,12 @@ from coding_framework.data.ops.heads import (
     LOOPS,
     ROWS,
     SCANS,
+    Contraction,
     Layout,
     Row,
     extremes_alone,
     over_axes,
+    quotient,
 )
 from coding_framework.data.ops.views import (
     PARTS,
@@ -363,18 +366,18 @@ class Lowering:
         return Memory(node.name, node.type.shape, node.type.dtype)
 
     def allocate(self, node: Node, name: str = "") -> Memory:
-        name = name or node.name
-        dims = ", ".join(self.sizes.name(d, node.name) for d in node.type.shape)
-        first = self.graph.arguments[0].name
-        kind = C_TYPES[node.type.dtype].torch
-        self.host.append(
-            f"auto {name} = torch::empty({{{dims}}}, {first}.options().dtype({kind}));"
-        )
-        self.allocated[name] = node.type.shape
-        made = Memory(name, node.type.shape, node.type.dtype)
-        if name == node.name:
+        made = self.allocated_as(name or node.name, node.type.shape, node.type.dtype)
+        if made.name == node.name:
             self.memory[node] = made
         return made
+
+    def allocated_as(self, name: str, shape: Sequence[Extent], dtype: str) -> Memory:
+        """A tensor of the host code."""
+        dims = ", ".join(self.sizes.name(d, name) for d in shape)
+        options = f"{self.graph.arguments[0].name}.options().dtype({C_TYPES[dtype].torch})"
+        self.host.append(f"auto {name} = torch::empty({{{dims}}}, {options});")
+        self.allocated[name] = tuple(shape)
+        return Memory(name, tuple(shape), dtype)
 
     def copied(self, node: Node, source: Node) -> Memory:
         """The node's memory, with the elements of a source in it, to be written to."""
@@ -525,15 +528,41 @@ class Lowering:
             self.row_kernel(group, ROWS[base])
 
     def loop_kernel(self, group: Group) -> None:
-        """One thread for each output."""
+        """One thread for each output; for several that share an operand of a contraction."""
         head = group.head
+        loop = LOOPS[head.base]
+        if isinstance(loop, Contraction):
+            self._contraction(group, loop)
+            return
         body = self.body()
         dims = body.dims(head.type.shape)
         places = body.split("i", dims, "i")
         body.index = (tuple(places), dims, "i")
-        values = LOOPS[head.base].values(self, head, body, places)
+        values = loop.values(self, head, body, places)
         writes = self.finish(group, body, places, dict(enumerate(values)))
         self.launch(self.kernel_name(group), body, writes, head.type.shape)
+
+    def _contraction(self, group: Group, loop: Contraction) -> None:
+        head = group.head
+        body = self.body()
+        count = list(head.type.shape)
+        axis = contractions.shared_axis(head)
+        if axis is not None and self.worth((count[axis],)) < 2 * contractions.TOGETHER:
+            axis = None
+        if axis is not None:
+            count[axis] = quotient(count[axis] + contractions.TOGETHER - 1, contractions.TOGETHER)
+        dims = body.dims(count)
+        places = body.split("i", dims, "i")
+        if axis is None:
+            body.index = (tuple(places), dims, "i")
+        else:
+            first = times(places[axis], str(contractions.TOGETHER))
+            places[axis] = body.let("int", "first", first)
+        sums = contractions.Sums(self, head, body, places, axis)
+        value = loop.sums(sums)
+        with sums.each(inside=True) as (there, total):
+            writes = self.finish(group, body, there, {0: value(there, total)})
+        self.launch(self.kernel_name(group), body, writes, count)
 
     def worker(self, head: Node, row: Row, layout: Layout) -> Worker:
         """Who walks over the rows: a block over long ones, whose parts are joined: a sum of many

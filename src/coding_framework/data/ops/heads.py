@@ -194,10 +194,7 @@ def _over_groups(node: Node) -> Layout:
     """A row for each group of channels of each image."""
     shape = node["input"].type.shape
     groups = node["num_groups"]
-    channels: Extent = (
-        shape[1] // groups if isinstance(shape[1], int) and isinstance(groups, int)
-        else _quotient(shape[1], groups)
-    )  # fmt: skip
+    channels = quotient(shape[1], groups)
 
     def place(body: Body, row: Places, inner: Places) -> list[str]:
         channel = plus(times(row[1], body.extent(channels)), inner[0])
@@ -206,10 +203,11 @@ def _over_groups(node: Node) -> Layout:
     return Layout((shape[0], groups), (channels, *shape[2:]), place)
 
 
-def _quotient(one: Extent, other: Extent) -> Extent:
+def quotient(one: Extent, other: Extent) -> Extent:
     from torch.utils._sympy.functions import FloorDiv
 
-    return FloorDiv(one, other)
+    whole = isinstance(one, int) and isinstance(other, int)
+    return one // other if whole else FloorDiv(one, other)
 
 
 def _root_mean_square(reads: Reads, node: Node, body: Body, places: Places) -> str:
@@ -258,6 +256,15 @@ class Loop:
     """The results of the node at a place, in C."""
     operands: tuple[str, ...] = ("self",)
     """Arguments that it reads more than once: what is costly to make is put in memory before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """A head that sums products: it writes the loops of a thread's outputs, of which `Sums` holds
+    as many as share an operand."""
+
+    sums: Callable[[contractions.Sums], contractions.Value]
+    operands: tuple[str, ...]
 
 
 def _best(sign: str) -> Callable[[Reads, Node, Body, Places], Sequence[str]]:
@@ -350,7 +357,7 @@ def _scattered(reads: Reads, node: Node, body: Body, places: Places) -> Sequence
     return [f"{value} / max({count}, 1)" if how == "mean" else value]
 
 
-LOOPS: Mapping[str, Loop] = {
+LOOPS: Mapping[str, Loop | Contraction] = {
     "scatter": Loop(_scattered, ("self", "index")),
     "scatter_add": Loop(_scattered, ("self", "index", "src")),
     "scatter_reduce": Loop(_scattered, ("self", "index", "src")),
@@ -358,17 +365,17 @@ LOOPS: Mapping[str, Loop] = {
     "argmin": Loop(_best("<")),
     "max": Loop(_best(">")),
     "min": Loop(_best("<")),
-    "mm": Loop(contractions.product, ("self", "mat2")),
-    "bmm": Loop(contractions.product, ("self", "mat2")),
-    "matmul": Loop(contractions.matmul, ("self", "other")),
-    "mv": Loop(contractions.matmul, ("self", "vec")),
-    "dot": Loop(contractions.matmul, ("self", "tensor")),
-    "addmm": Loop(contractions.product, ("mat1", "mat2")),
-    "baddbmm": Loop(contractions.product, ("batch1", "batch2")),
-    "linear": Loop(contractions.linear, ("input", "weight")),
-    "bilinear": Loop(contractions.bilinear, ("input1", "input2", "weight")),
-    "einsum": Loop(contractions.einsum, ("tensors",)),
-    "convolution": Loop(contractions.convolution, ("input", "weight")),
+    "mm": Contraction(contractions.product, ("self", "mat2")),
+    "bmm": Contraction(contractions.product, ("self", "mat2")),
+    "matmul": Contraction(contractions.matmul, ("self", "other")),
+    "mv": Contraction(contractions.matmul, ("self", "vec")),
+    "dot": Contraction(contractions.matmul, ("self", "tensor")),
+    "addmm": Contraction(contractions.product, ("mat1", "mat2")),
+    "baddbmm": Contraction(contractions.product, ("batch1", "batch2")),
+    "linear": Contraction(contractions.linear, ("input", "weight")),
+    "bilinear": Contraction(contractions.bilinear, ("input1", "input2", "weight")),
+    "einsum": Contraction(contractions.einsum, ("tensors",)),
+    "convolution": Contraction(contractions.convolution, ("input", "weight")),
     "max_pool2d_with_indices": Loop(windows.max_pool),
     "max_pool3d_with_indices": Loop(windows.max_pool),
     "avg_pool1d": Loop(windows.avg_pool),

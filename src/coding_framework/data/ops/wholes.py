@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from coding_framework.data.graph import Node
-from coding_framework.data.lower.text import C_TYPES, FLOATS, atom, flat, literal
+from coding_framework.data.lower.text import C_TYPES, FLOATS, HALVES, atom, flat, literal
 from coding_framework.data.ops import recurrent
 from coding_framework.data.ops.views import axis_of, index_places
 
@@ -86,12 +86,77 @@ def _index_add(lowering: Any, node: Node) -> None:
     lowering.launch(node.name, body, [("out", copy)], count)
 
 
+LONG_AXIS = 1024
+"""Elements, at real size, from which an axis is sorted by a network: to count for each those that
+come before it takes as many steps as it has elements."""
+
+
 def _sorted(lowering: Any, node: Node) -> None:
-    """Each element counts those that come before it and writes itself there: stable, and the same
-    for a part of the order. NaN comes last, or first in a descending order."""
-    x = node["self"]
-    lowering.stored(x)
+    """Stable, and the same for a part of the order. NaN comes last, or first in a descending
+    order."""
+    down = bool(node.get("descending", False)) if node.base != "topk" else bool(node["largest"])
+    lowering.stored(node["self"])
+    shape = node["self"].type.shape
     axis = axis_of(node, default=-1)
+    long = bool(shape) and lowering.worth((shape[axis],)) >= LONG_AXIS
+    (_by_network if long else _by_ranks)(lowering, node, axis, down)
+
+
+def _by_network(lowering: Any, node: Node, axis: int, down: bool) -> None:
+    """Rows of pairs (value, place) are put in order, `cuda/sort.cu`, and read."""
+    import sympy
+
+    x, name, host = node["self"], node.name, lowering.host
+    shape, dtype = x.type.shape, x.type.dtype
+    rows = [size for a, size in enumerate(shape) if a != axis]
+    kept = "float32" if dtype in HALVES else dtype
+    padded = sympy.Symbol(f"{name}_padded", integer=True, positive=True)
+    lowering.sizes.types[padded.name] = "int"
+    count = lowering.sizes.name(shape[axis])
+    host += [f"int {padded.name} = 1;", f"while ({padded.name} < {count}) {padded.name} *= 2;"]
+    lowering.file("sort.cu", SCALAR=C_TYPES[kept].kept)
+    pairs = [
+        lowering.allocated_as(f"{name}_{what}", (*rows, padded), kind)
+        for what, kind in (("values", kept), ("places", "int32"))
+    ]
+    body = lowering.body()
+    *row, at = body.split("i", body.dims((*rows, padded)), "i")
+    body.line(f"places[i] = {at};")
+    with body.block(f"if ({at} < {body.extent(shape[axis])})"):
+        body.line(f"values[i] = {lowering.read(x, body, [*row[:axis], at, *row[axis:]])};")
+    writes = list(zip(("values", "places"), pairs, strict=True))
+    lowering.launch(f"{name}_pairs", body, writes, (*rows, padded))
+    pointers = ", ".join(f"{m.name}.data_ptr<{C_TYPES[m.dtype].kept}>()" for m in pairs)
+    total = lowering.total(rows)
+    threads = f"blocks((int64_t){total} * ({padded.name} / 2)), 256"
+    host += [
+        f"for (int side = 2; side <= {padded.name}; side *= 2)",
+        "  for (int apart = side / 2; apart > 0; apart /= 2)",
+        f"    sort_step_kernel<<<{threads}>>>({pointers}, {total}, {padded.name}, {count}, side, "
+        f"apart, {str(down).lower()});",
+    ]
+    results = {1: node} if node.base == "argsort" else lowering.results_of(node)
+    for number, made in results.items():
+
+        def value(body: Any, places: Any, number: int = number) -> str:
+            length = body.extent(shape[axis])
+            one = {"kthvalue": lambda: f"{body.extent(node['k'])} - 1",
+                   "median": lambda: f"({length} - 1) / 2"}.get(node.base)  # fmt: skip
+            if one is None:
+                row, at = [*places[:axis], *places[axis + 1 :]], places[axis]
+            else:
+                row = list(places)
+                at = one()
+                if node["keepdim"]:
+                    del row[axis]
+            return str(lowering.loaded(pairs[number], body, [*row, at]))
+
+        lowering.each_element(made, value, made.name)
+
+
+def _by_ranks(lowering: Any, node: Node, axis: int, down: bool) -> None:
+    """Each element counts those that come before it, and writes itself there."""
+    x = node["self"]
     shape = x.type.shape
     kind = C_TYPES[x.type.dtype].computed
     body = lowering.body()
@@ -100,7 +165,6 @@ def _sorted(lowering: Any, node: Node) -> None:
     body.index = (tuple(places), dims, "i")
     value = body.let(kind, "value", lowering.read(x, body, places))
     rank = body.variable("int", "rank", "0")
-    down = bool(node.get("descending", False)) if node.base != "topk" else bool(node["largest"])
     with body.loop("r", dims[axis]) as r:
         other = body.let(
             kind, "other", lowering.read(x, body, [*places[:axis], r, *places[axis + 1 :]])
