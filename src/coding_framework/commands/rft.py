@@ -10,7 +10,13 @@ from argparse import Namespace
 from typing import Any
 
 from coding_framework.commands.failures import EXIT_OK
-from coding_framework.commands.flags import add_command, add_flags, add_json, config_from
+from coding_framework.commands.flags import (
+    add_command,
+    add_flags,
+    add_json,
+    add_switch,
+    config_from,
+)
 from coding_framework.commands.judge import JUDGING
 from coding_framework.run.rejection_options import RejectionOptions
 from coding_framework.wiring import JudgeSettings
@@ -19,7 +25,7 @@ JUDGES = tuple(name for name in (*JUDGING, "workers") if name != "seed")
 
 
 FIRST = (
-    "output_dir", "pool", "tasks", "samples", "turns", "server", "minutes", "sample_only",
+    "output_dir", "pool", "tasks", "samples", "turns", "server", "minutes", "dry_run",
 )  # fmt: skip
 """Flags that its help shows first."""
 
@@ -31,6 +37,7 @@ def add_to(commands: Any) -> None:
     p.add_argument("model", metavar="MODEL", help="a hub name, a folder, or a training run")
     add_flags(p, RejectionOptions, list(RejectionOptions.model_fields))
     add_flags(p, JudgeSettings, JUDGES)
+    add_switch(p, "--dry-run", "print what would be answered and learnt, and start nothing")
     add_json(p, "print the result as one JSON object")
 
 
@@ -39,8 +46,13 @@ def run(args: Namespace) -> int:
     judging = config_from(
         JudgeSettings, Namespace(**{n: v for n, v in vars(args).items() if n in JUDGES})
     )
-    from coding_framework.run.rejection import ask_only, rejection_fine_tune
+    from coding_framework.run.rejection import ask_only, rejection_fine_tune, training_pool
 
+    if args.dry_run:
+        print(options.model_dump_json(indent=2))
+        count = len(training_pool(options))
+        print(f"{count} tasks, {count * options.samples} conversations; nothing was started")
+        return EXIT_OK
     if options.ask_only:
         answers = ask_only(args.model, options, judging)
         print(f"{answers} answers are in {options.output_dir}: the same command without --ask-only "

@@ -112,3 +112,12 @@ def test_a_watched_file_gives_each_content_once(tmp_path):
     seen.append(next(watched))
     thread.join()
     assert seen == ["one", "two"]
+
+
+def test_a_dry_run_of_rft_counts_its_conversations_and_starts_nothing(tmp_path, capsys):
+    wanted = ["--tasks", "3", "--max-task-ops", "1", "--samples", "2"]
+    folder = tmp_path / "rft"
+    command = ["rft", "no/model", "--dry-run", "--output-dir", str(folder), *wanted]
+    assert cli.main(command) == 0
+    assert capsys.readouterr().out.endswith("3 tasks, 6 conversations; nothing was started\n")
+    assert not folder.exists()
