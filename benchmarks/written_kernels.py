@@ -54,8 +54,10 @@ def write_part(files: Sequence[Path], work: Path, seconds: int, level: str, log:
             try:
                 task = find_task(str(file))
                 started = time.monotonic()
-                code = levels(read(task), task.name)[0 if level == "naive" else -1].code
+                kernels = levels(read(task), task.name)
                 line["write_s"] = round(time.monotonic() - started, 2)
+                code = kernels[0 if level == "naive" else -1].code
+                task = task.model_copy(update={"naive_kernel": kernels[0].code})
                 (work / f"{name}.json").write_text(task.model_dump_json(), encoding="utf-8")
                 (work / f"{name}.cu").write_text(code, encoding="utf-8")
                 line |= {"task": f"{name}.json", "kernel": f"{name}.cu"}
