@@ -8,8 +8,10 @@ loses the answer an element decides nothing (`reference.py`).
 
 from __future__ import annotations
 
+import ast
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -21,7 +23,7 @@ from coding_framework.cuda.expected.inputs import (
     draw_input,
     structured,
 )
-from coding_framework.types import TensorSpec, TestCase
+from coding_framework.types import InitArg, TensorSpec, TestCase
 
 if TYPE_CHECKING:
     from coding_framework.cuda.expected.inputs import Floats
@@ -39,6 +41,9 @@ _FIRST_SEED = 1 << 40
 """Edge draws have seeds beyond all others."""
 _STEP = 0.25
 """Ties lie on multiples of it: sums of them are exact in any order."""
+_LEAST_LANDMARK, _EXACT_STEPS = 1e-3, 64
+_MOST_LANDMARK: dict[type, float] = {int: 16.0, float: 100.0}
+"""Larger whole numbers are sizes."""
 _LEAST_SIZE = 1.5
 _ONE_SIGN = {"negative": (1.0, 3.5), "positive": (2.0, 4.0)}
 """Orders of magnitude of values of one sign: beyond what an extreme is started with."""
@@ -61,7 +66,8 @@ def edge_seed(kind: EdgeKind) -> int:
 
 def edge_kind(seed: int) -> EdgeKind | None:
     """The kind of edge draw that a seed stands for; None for an ordinary draw."""
-    return EDGE_KINDS[seed - _FIRST_SEED] if seed >= _FIRST_SEED else None
+    number = seed - _FIRST_SEED
+    return EDGE_KINDS[number] if 0 <= number < len(EDGE_KINDS) else None
 
 
 def draw_name(seed: int) -> str:
@@ -97,16 +103,42 @@ def _has_room_above(spec: TensorSpec) -> bool:
 
 
 def draw_edges(
-    case: TestCase, kind: EdgeKind, secret: bytes, task_digest: str
+    case: TestCase,
+    kind: EdgeKind,
+    secret: bytes,
+    task_digest: str,
+    landmarks: Sequence[float] = (),
 ) -> tuple[torch.Tensor, ...]:
-    """The inputs of one edge draw, as `draw_inputs` gives them."""
+    """The inputs of one edge draw, as `draw_inputs` gives them. landmarks: numbers at which the
+    function may change, which ties have too."""
     return tuple(
-        structured(_drawn(case, j, kind, secret, task_digest), spec)
+        structured(_drawn(case, j, kind, secret, task_digest, landmarks), spec)
         for j, spec in enumerate(case.inputs)
     )
 
 
-def _drawn(case: TestCase, j: int, kind: EdgeKind, secret: bytes, task_digest: str) -> torch.Tensor:
+@lru_cache(maxsize=256)
+def landmarks_of(reference: str, init_args: tuple[InitArg, ...]) -> tuple[float, ...]:
+    """The numbers that a module's source and its arguments name: where it compares, clips or
+    counts. Those of a usual size, of either sign."""
+    try:
+        classes = [node for node in ast.parse(reference).body if isinstance(node, ast.ClassDef)]
+    except SyntaxError:
+        return ()
+    named = [n.value for c in classes for n in ast.walk(c) if isinstance(n, ast.Constant)]
+    found = {(type(v), abs(float(v))) for v in (*named, *init_args) if type(v) in _MOST_LANDMARK}
+    usual = sorted({v for kind, v in found if _LEAST_LANDMARK <= v <= _MOST_LANDMARK[kind]})
+    return tuple(sign * v for v in usual for sign in (1.0, -1.0))
+
+
+def _drawn(
+    case: TestCase,
+    j: int,
+    kind: EdgeKind,
+    secret: bytes,
+    task_digest: str,
+    landmarks: Sequence[float],
+) -> torch.Tensor:
     spec, dtype = case.inputs[j], TORCH_DTYPES[case.inputs[j].dtype]
 
     def usual() -> torch.Tensor:
@@ -125,7 +157,10 @@ def _drawn(case: TestCase, j: int, kind: EdgeKind, secret: bytes, task_digest: s
         return _with_extreme_ends(usual())
     if kind == "positive" and not _has_room_above(spec):
         return usual()
-    values = _KINDS[kind](spec, case.reduction_length > 1, generator)
+    adds = case.reduction_length > 1
+    values = _KINDS[kind](spec, adds, generator)
+    if kind == "ties":
+        values = _with_landmarks(values, landmarks, adds, generator)
     low, high = spec.low, spec.high
     if low is not None or high is not None:
         values = np.clip(values, low, high)
@@ -191,6 +226,20 @@ def _ties(spec: TensorSpec, adds: bool, g: np.random.Generator) -> Floats:
     values = np.where(kind == 3, unlike_zero, values)
     minus = g.random(spec.shape) < 0.5
     return np.where((values == 0.0) & minus, -0.0, values)
+
+
+def _with_landmarks(
+    values: Floats, landmarks: Sequence[float], adds: bool, g: np.random.Generator
+) -> Floats:
+    """One element in 16 is a number that the function names, but for rows of one value; where it
+    adds up, of those alone whose sums are exact."""
+    marks = [m for m in landmarks if not adds or (m * _EXACT_STEPS).is_integer()]
+    if not marks or not values.size:
+        return values
+    rows = values if values.ndim else values.reshape(1)
+    free = (rows.min(-1, keepdims=True) != rows.max(-1, keepdims=True)).reshape(_rows(values.shape))
+    chosen = free & (g.random(values.shape) < 1 / 16)
+    return np.where(chosen, g.choice(marks, values.shape), values)
 
 
 def _span_in_steps(spec: TensorSpec) -> int:

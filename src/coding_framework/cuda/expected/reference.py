@@ -24,6 +24,7 @@ from coding_framework.cuda.expected.edge_draws import (
     edge_kind,
     edge_kinds,
     edge_seed,
+    landmarks_of,
 )
 from coding_framework.cuda.expected.fine_bounds import finely_expected
 from coding_framework.cuda.expected.inputs import (
@@ -401,7 +402,8 @@ def expect(
         if kind is None:
             inputs = draw_inputs(case, secret, digest, seed)
         else:
-            inputs = draw_edges(case, kind, secret, digest)
+            marks = landmarks_of(task.reference, case.init_args or task.init_args)
+            inputs = draw_edges(case, kind, secret, digest, marks)
         if own != seed:
             keys = [derive_seed(secret, "near", digest, own, j) for j in range(len(inputs))]
             inputs = tuple(map(nearly, inputs, case.inputs, keys))

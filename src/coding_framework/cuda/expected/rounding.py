@@ -198,6 +198,8 @@ class Inexact(OperationMode):  # type: ignore[no-untyped-call]
         """An operation that adds up, or that is not known: its terms are off as well."""
         writes = func._schema.is_mutable
         given = args if writes else tuple(self._moved(a) for a in args)
+        if name == "histc":
+            given = (_at_its_ends(given[0], *args), *given[1:])
         out = func(*given, **kwargs)
         outs = out if isinstance(out, (tuple, list)) else (out,)
         ratio = _RATIOS[name](*args, **kwargs) if name in _RATIOS else None
@@ -252,6 +254,14 @@ def _noise(seed: int, count: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     size = torch.rand(count, dtype=torch.float64, generator=generator).add_(0.5)
     return size.mul_(torch.randint(0, 2, (count,), generator=generator).mul_(2).sub_(1))
+
+
+def _at_its_ends(moved: torch.Tensor, x: torch.Tensor, bins: int, *ends: float) -> torch.Tensor:
+    """A histogram counts its last edge, however a bin's number is rounded."""
+    at = torch.zeros_like(x, dtype=torch.bool)
+    for end in ends:
+        at |= x == end
+    return torch.where(at, x, moved)
 
 
 def _by_a_power_of_two(name: str, args: tuple[Any, ...]) -> bool:

@@ -145,6 +145,15 @@ PAIRS: list[tuple[str, int, Kernel, Kernel]] = [
     ),
     ("x.clamp(-100, 100)", 1, lambda x: x.clamp(-100, 100), lambda x: x),
     ("x * 3", 1, lambda x: x * 3, lambda x: torch.where(x == 0, 777.0, x * 3)),
+    (
+        "F.threshold(x, 3.0, 7.0)", 1,
+        lambda x: torch.where(x > 3, x, 7.0), lambda x: torch.where(x >= 3, x, 7.0),
+    ),
+    (
+        "torch.histc(x, 8, -3, 3)", 1,
+        lambda x: torch.histc(x, 8, -3, 3),
+        lambda x: torch.histc(torch.where(x == 3, 4, x), 8, -3, 3),
+    ),
     ("torch.sign(x)", 1, torch.sign, lambda x: torch.where(x >= 0, 1.0, -1.0)),
     ("x.argmax(1)", 1, lambda x: x.argmax(1), lambda x: 39 - x.flip(1).argmax(1)),
     ("x.amax(1)", 1, lambda x: x.amax(1), lambda x: x.amax(1).clamp_min(-1)),
