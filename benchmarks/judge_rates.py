@@ -134,11 +134,13 @@ def stable(verdict: Verdict) -> str:
     GPU, times and counters as well."""
     if verdict.timing is not None and not verdict.timing.modelled:
         verdict = verdict.model_copy(update={"timing": None, "counters": {}, "pitfalls": ()})
+    timing = verdict.timing and verdict.timing.model_copy(update={"host_ms": None})
     receipt = verdict.receipt.model_copy(update={"duration_s": 0.0})
     summary = verdict.compile and verdict.compile.model_copy(
         update={"latency_s": 0.0, "cache_hit": False}
     )
-    return verdict.model_copy(update={"receipt": receipt, "compile": summary}).model_dump_json()
+    same = {"receipt": receipt, "compile": summary, "timing": timing}
+    return verdict.model_copy(update=same).model_dump_json()
 
 
 def one_worker(sandbox: str) -> JudgePool:

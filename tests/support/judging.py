@@ -68,10 +68,12 @@ def still_honest(pool: JudgePool, request: pytest.FixtureRequest) -> StillHonest
 
 def stable(verdict: Verdict) -> str:
     """A verdict without what varies from run to run: durations, and whether nvcc had to run."""
+    timing = verdict.timing and verdict.timing.model_copy(update={"host_ms": None})
     receipt = verdict.receipt.model_copy(update={"duration_s": 0.0})
     assert verdict.compile is not None
     compiled = verdict.compile.model_copy(update={"latency_s": 0.0, "cache_hit": True})
-    return verdict.model_copy(update={"receipt": receipt, "compile": compiled}).model_dump_json()
+    same = {"receipt": receipt, "compile": compiled, "timing": timing}
+    return verdict.model_copy(update=same).model_dump_json()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -42,8 +42,8 @@ _FIRST_SEED = 1 << 40
 _STEP = 0.25
 """Ties lie on multiples of it: sums of them are exact in any order."""
 _LEAST_LANDMARK, _EXACT_STEPS = 1e-3, 64
-_MOST_LANDMARK: dict[type, float] = {int: 16.0, float: 100.0}
-"""Larger whole numbers are sizes."""
+_MOST_LANDMARK = (16.0, 100.0)
+"""Of a whole number, above which it is a size, and of another."""
 _LEAST_SIZE = 1.5
 _ONE_SIGN = {"negative": (1.0, 3.5), "positive": (2.0, 4.0)}
 """Orders of magnitude of values of one sign: beyond what an extreme is started with."""
@@ -126,8 +126,9 @@ def landmarks_of(reference: str, init_args: tuple[InitArg, ...]) -> tuple[float,
     except SyntaxError:
         return ()
     named = [n.value for c in classes for n in ast.walk(c) if isinstance(n, ast.Constant)]
-    found = {(type(v), abs(float(v))) for v in (*named, *init_args) if type(v) in _MOST_LANDMARK}
-    usual = sorted({v for kind, v in found if _LEAST_LANDMARK <= v <= _MOST_LANDMARK[kind]})
+    numbers = [v for v in (*named, *init_args) if isinstance(v, int | float)]  # True is 1
+    found = {abs(v) for v in numbers if abs(v) <= _MOST_LANDMARK[type(v) is float]}
+    usual = sorted(float(v) for v in found if v >= _LEAST_LANDMARK)
     return tuple(sign * v for v in usual for sign in (1.0, -1.0))
 
 

@@ -52,6 +52,7 @@ Obstacle = Literal[
     "too_many_launches",
     "impossible",
     "empty_tensor",
+    "strided_input",
     "late_compilation",
     "host_fault",
     "replay_differs",
