@@ -60,7 +60,7 @@ def main() -> int:
             shadow = traffic.shadow(args.alias, unit)
             if shadow is not None:
                 unseen = kernel_of(shadow.candidate, served=False)
-                traffic.pair_and_wait(shadow, unit, request, outcome, unseen)
+                traffic.pair(shadow, unit, request, outcome, unseen).result()
 
     threads = [threading.Thread(target=client) for _ in range(THREADS)]
     for thread in threads:

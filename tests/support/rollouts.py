@@ -49,7 +49,7 @@ def prepared(store: DeploymentStore) -> DeploymentStore:
     """With the versions old and new, and the alias `kernels` for the old one."""
     with store.transaction() as tx:
         for name in ("old", "new"):
-            tx.add_version(VersionRow(name, "{}", name, None, tx.now_us, None))
+            tx.add_version(VersionRow(name, "{}", name, None, tx.now_us))
         tx.add_endpoint("kernels", "old")
         tx.add_audit(
             "operator", "deploy", before=None, after={"alias": "kernels", "incumbent": "old"},

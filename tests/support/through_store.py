@@ -69,7 +69,7 @@ def through_store(rollouts: Recorded, run: int, folder: Path) -> dict[str, Any]:
     store = DeploymentStore(folder / "d.sqlite", clock=lambda: 1_000_000, durable=False)
     with store.transaction() as tx:
         for name in ("a", "b"):
-            tx.add_version(VersionRow(name, "{}", name, None, tx.now_us, None))
+            tx.add_version(VersionRow(name, "{}", name, None, tx.now_us))
         tx.add_endpoint(CONFIG.alias, "a")
         tx.add_audit(
             "operator", "deploy", before=None, after={"alias": CONFIG.alias, "incumbent": "a"},

@@ -15,7 +15,6 @@ from __future__ import annotations
 import getpass
 import json
 import sys
-import time
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 
 DATABASE = Path("deployment/deployment.sqlite")
 _SETTINGS = (
-    "unit", "window_s", "shadow_units", "shadow_share", "horizon_units", "mde", "power", "alpha",
+    "window_s", "shadow_units", "shadow_share", "horizon_units", "mde", "power", "alpha",
     "max_duration_s", "on_inconclusive", "freshness_s", "answer_within_s", "slow_s",
 )  # fmt: skip
 
@@ -65,9 +64,6 @@ def _add_versions(actions: Any) -> None:
         "--evaluation", type=Path, metavar="RUN", help="the folder of a finished `cuda-rl eval`"
     )
     p = _action(actions, "versions", _versions, "List the versions.")
-    p = _action(actions, "retire", _retire, "Let a version's backend unload it.")
-    p.add_argument("version", metavar="VERSION", help="one that no alias uses")
-    _add_reason(p)
     p = _action(actions, "create", _create, "Make an alias, which stands for a version.")
     p.add_argument("alias", metavar="ALIAS", help="what callers ask for")
     p.add_argument("version", metavar="VERSION", help="a registered version")
@@ -116,7 +112,6 @@ def _add_readers(actions: Any) -> None:
     add_json(p, "print the result as one JSON object")
     p = _action(actions, "export", _export, "Write every event as a line of JSON.")
     p.add_argument("--output", type=Path, metavar="FILE", help="default: stdout")
-    _action(actions, "control", _control, "Decide rollouts while no server runs; Ctrl-C ends it.")
 
 
 def _action(actions: Any, name: str, work: Callable[[Namespace], int], text: str) -> Any:
@@ -173,15 +168,8 @@ def _known_spec(manager: DeploymentManager, version: str) -> VersionSpec:
 def _versions(args: Namespace) -> int:
     for row in _manager(args).store.versions():
         spec = json.loads(row.spec)
-        told = ["evaluated" if row.evaluation else "not evaluated"]
-        told += ["retired"] if row.retired_us is not None else []
-        print(f"{row.id:<24} {spec['model']:<32} {', '.join(told)}")
-    return EXIT_OK
-
-
-def _retire(args: Namespace) -> int:
-    _manager(args).retire(args.version, args.reason, _actor())
-    print(f"version {args.version} is retired")
+        told = "evaluated" if row.evaluation else "not evaluated"
+        print(f"{row.id:<24} {spec['model']:<32} {told}")
     return EXIT_OK
 
 
@@ -325,20 +313,6 @@ def _export(args: Namespace) -> int:
     write_atomic(args.output, "".join(f"{line}\n" for line in lines))
     print(f"{len(lines)} events: {args.output}")
     return EXIT_OK
-
-
-def _control(args: Namespace) -> int:
-    from coding_framework.deployment.controller import Controller
-
-    _manager(args)
-    controller = Controller(args.database)
-    controller.start()
-    print(f"deciding the rollouts of {args.database} until Ctrl-C", file=sys.stderr, flush=True)
-    try:
-        while True:
-            time.sleep(3600)
-    finally:
-        controller.close()
 
 
 def _manager(args: Namespace, *, make: bool = False) -> DeploymentManager:

@@ -80,7 +80,7 @@ class DeploymentManager:
             if known is None:
                 row = VersionRow(
                     id=version, spec=spec.model_dump_json(), digest=spec.digest, evaluation=told,
-                    created_us=tx.now_us, retired_us=None,
+                    created_us=tx.now_us,
                 )  # fmt: skip
                 tx.add_version(row)
             elif known.digest != spec.digest:
@@ -100,28 +100,11 @@ class DeploymentManager:
         """Raises UsageError for an unknown one."""
         return VersionSpec.model_validate_json(self.store.version(version).spec)
 
-    def retire(self, version: str, reason: str, actor: str = "operator") -> None:
-        """Its backend may unload it. Raises UsageError where something still stands for it."""
-        self.store.version(version)
-        users = [e.alias for e in self.store.endpoints() if e.incumbent == version]
-        users += [
-            row.alias
-            for row in self.store.experiments()
-            if row.ended_us is None and version in _versions_of(self.experiments.config(row))
-        ]
-        if users:
-            raise UsageError(f"{users[0]} still uses version {version}: put another one in first")
-        with self.store.transaction() as tx:
-            tx.set_retired(version)
-            tx.add_audit(
-                actor, "retire", before=None, after={"version": version}, reason=reason, evidence={}
-            )
-
     # --- aliases --------------------------------------------------------------------------------
 
     def deploy(self, alias: str, version: str, actor: str = "operator") -> EndpointRow:
         """The first version of a new alias. Raises ConflictError where there is one."""
-        self._require_usable(version)
+        self.store.version(version)  # raises
         if any(row.alias == alias for row in self.store.endpoints()):
             raise ConflictError(
                 f"{alias} stands for a version already: try another one out with `cuda-rl deploy "
@@ -139,11 +122,11 @@ class DeploymentManager:
         self, alias: str, reason: str, to: str | None = None, actor: str = "operator"
     ) -> EndpointRow:
         """An active rollout ends and its candidate serves nobody; without one, or with `to`, the
-        alias stands for its previous version, or for `to`. No model is loaded: a version that was
-        not retired is still there."""
+        alias stands for its previous version, or for `to`. No model is loaded: each
+        version is still there."""
         endpoint, active = self.store.endpoint(alias), self.store.active_experiment(alias)
         if to is not None:
-            self._require_usable(to)  # before anything changes
+            self.store.version(to)  # raises, before anything changes
         if active is not None:
             self.experiments.rollback(active.id, reason, actor)
             if to is None or to == endpoint.incumbent:
@@ -153,7 +136,6 @@ class DeploymentManager:
             raise UsageError(
                 f"{alias} has no previous version and no rollout: say which with --to VERSION"
             )
-        self._require_usable(target)
         with self.store.transaction() as tx:
             now = tx.endpoint(alias)
             if now.incumbent != endpoint.incumbent:
@@ -232,7 +214,7 @@ class DeploymentManager:
             raise ConflictError(
                 f"{config.alias} has an active rollout, {active.id} ({active.state}): end it first"
             )
-        self._require_usable(config.candidate.version)
+        self.store.version(config.candidate.version)  # raises
         evidence = {"gate": "skipped by hand"} if without_evaluation else self._gate(config)
         draft = self.experiments.create(config, actor)
         try:
@@ -263,14 +245,6 @@ class DeploymentManager:
                 "--evaluation RUN` adds one, or start with --without-evaluation"
             )
         return [SampleRecord.model_validate(sample) for sample in json.loads(told)]
-
-    def _require_usable(self, version: str) -> None:
-        if self.store.version(version).retired_us is not None:
-            raise UsageError(f"version {version} is retired: register it under another name")
-
-
-def _versions_of(config: ABTestConfig) -> tuple[str, str]:
-    return config.incumbent.version, config.candidate.version
 
 
 def _samples_to_json(samples: Sequence[SampleRecord]) -> str | None:

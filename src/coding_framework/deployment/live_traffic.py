@@ -186,12 +186,10 @@ class _Job:
 class LiveTraffic(Traffic):
     """One of these a server process. Its methods may be called from any thread or task."""
 
-    def __init__(self, database: Path, open_store: Callable[[], DeploymentStore] | None = None):
-        """Raises StorageError where the database cannot be opened at the start. open_store: opens
-        a connection; default: to `database`."""
+    def __init__(self, database: Path) -> None:
+        """Raises StorageError where the database cannot be opened at the start."""
         super().__init__({})
-        make = open_store or (lambda: DeploymentStore(database))
-        self._reading, self._writing = make(), make()
+        self._reading, self._writing = DeploymentStore(database), DeploymentStore(database)
         self._secret = server_secret(database)
         self._manager = ABTestManager(self._writing)
         self._router = snapshot(self._reading, self._manager)

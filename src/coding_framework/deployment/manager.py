@@ -88,8 +88,7 @@ class ABTestManager:
         does not stand for the incumbent, or a version is unknown."""
         endpoint = self.store.endpoint(config.alias)
         for variant in (config.incumbent, config.candidate):
-            if self.store.version(variant.version).retired_us is not None:
-                raise UsageError(f"version {variant.version} is retired: register it again")
+            self.store.version(variant.version)  # raises
         if endpoint.incumbent != config.incumbent.version:
             raise UsageError(
                 f"{config.alias} stands for {endpoint.incumbent} and not for "

@@ -99,7 +99,6 @@ class VersionRow:
     digest: str
     evaluation: str | None
     created_us: int
-    retired_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,9 +273,6 @@ class Transaction:
     def set_evaluation(self, version: str, evaluation: str) -> None:
         self._db.execute("UPDATE version SET evaluation=? WHERE id=?", (evaluation, version))
 
-    def set_retired(self, version: str) -> None:
-        self._db.execute("UPDATE version SET retired_us=? WHERE id=?", (self.now_us, version))
-
     def add_audit(
         self,
         actor: str,
@@ -418,8 +414,7 @@ class DeploymentStore:
     def versions(self) -> list[VersionRow]:
         """Oldest first."""
         rows = self._rows(
-            "SELECT id, spec, digest, evaluation, created_us, retired_us FROM version"
-            " ORDER BY created_us, id"
+            "SELECT id, spec, digest, evaluation, created_us FROM version ORDER BY created_us, id"
         )
         return [VersionRow(*row) for row in rows]
 

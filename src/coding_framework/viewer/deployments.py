@@ -32,7 +32,6 @@ from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
 from coding_framework.store.databases import StorageError
 from coding_framework.viewer.charts import Column, Options, chart, options_in
-from coding_framework.viewer.figures import Stair, stairs
 from coding_framework.viewer.library import Library, NotThereError, stamp
 from coding_framework.viewer.runs import FoundRun
 
@@ -130,7 +129,6 @@ def experiment_page(library: Library, query: Query, experiment: str) -> dict[str
     return {
         "found": found, "row": row, "config": config, "numbers": numbers, "horizon": horizon,
         "decision": None if over else decision, "over": over, "now_us": now,
-        "ramp": stairs(_stairs(row, config), f"steps of the ramp, {row.state}"),
         "gates": _gates(row, config, numbers), "in_state_s": (now - last) / _SECOND_US,
         "audit": [(entry, _detail(entry)) for entry in audit[::-1]],
         "events": [(event, _told(event)) for event in events[::-1]],
@@ -206,19 +204,6 @@ def _experiment(
 
 def _config(row: ExperimentRow) -> ABTestConfig:
     return ABTestConfig.stored(row.config)
-
-
-def _stairs(row: ExperimentRow, config: ABTestConfig) -> list[Stair]:
-    ramp = row.state in SERVING or row.resume_state in SERVING
-    shadow = "SHADOW" in (row.state, row.resume_state)
-    first = [Stair("shadow", 0.0, _standing(shadow, row.state in FINAL or ramp))]
-    return (first if config.shadow_units else []) + [
-        Stair(
-            f"{step.share:.0%}", step.share,
-            _standing(ramp and row.step == i, row.step > i or row.state == "PROMOTED"),
-        )
-        for i, step in enumerate(config.steps)
-    ]  # fmt: skip
 
 
 def _standing(here: bool, past: bool) -> str:

@@ -142,31 +142,6 @@ def roofline(points: Sequence[Placed], gbps: float, peak_gflops: float | None) -
     return _figure(294, body, "roofline")
 
 
-@dataclass(frozen=True, slots=True)
-class Stair:
-    """A step of a ramp."""
-
-    name: str
-    share: float
-    standing: str
-    """past, here or ahead."""
-
-
-def stairs(steps: Sequence[Stair], title: str) -> Markup:
-    """Steps as bars, each as high as its share; the least one can be seen too."""
-    most = max((step.share for step in steps), default=1.0) or 1.0
-    wide = WIDTH / max(1, len(steps))
-    body = []
-    for i, step in enumerate(steps):
-        high = round(8 + 82 * step.share / most, 1)
-        x, middle = round(i * wide + 3, 1), round((i + 0.5) * wide, 1)
-        body.append(rect(f"stair {step.standing}", x, 100 - high, round(wide - 6, 1), high, rx=3))
-        mark = {"past": "✓ ", "here": "● "}.get(step.standing, "")
-        css = "strong" if step.standing == "here" else ""
-        body.append(label(f"{mark}{one_line(step.name, 20)}", middle, 117, css, "middle"))
-    return _figure(124, body, title)
-
-
 def share_bar(counts: Sequence[tuple[str, int]]) -> Markup:
     """Counts of statuses as parts of one bar."""
     total = sum(count for _, count in counts) or 1

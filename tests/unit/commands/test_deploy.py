@@ -111,7 +111,6 @@ def test_a_candidate_that_is_worse_in_its_evaluation_is_not_tried_on_users(
         (("create", "kernels", "v2"), "stands for a version already"),
         (("register", "v1", "--model", "else"), "with another content"),
         (("register", "v3"), "--model is missing"),
-        (("retire", "v1", "--reason", "x"), "kernels still uses version v1"),
         (("pause", "kernels", "--reason", "x"), "has no active rollout"),
         (("rollback", "kernels", "--reason", "x"), "no previous version"),
         (("verify", "--experiment", "none"), "there is no experiment 'none'"),
