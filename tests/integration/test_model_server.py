@@ -13,7 +13,6 @@ import httpx
 import openai
 import pytest
 
-from coding_framework.data.registry import find_task
 from coding_framework.deployment.ab_testing import Assignment
 from coding_framework.deployment.live_traffic import Traffic
 from coding_framework.deployment.outcomes import Outcome
@@ -271,22 +270,6 @@ def test_a_request_that_cannot_be_done_is_a_sentence(
     error = refused.json()["error"]
     assert (refused.status_code, error["type"]) == (status, kind)
     assert error["message"]
-
-
-def test_a_trusted_token_brings_its_own_reference(tmp_path: Path) -> None:
-    tokens = TokenFile(tmp_path / "tokens")
-    _, trusted = tokens.create(["complete", "tasks:trusted"])
-    _, other = tokens.create(["complete"])
-    task = find_task("relu").model_dump(mode="json")
-    body = {**ASK, "cuda_rl": {"task": {**task, "name": "mine"}}}
-    upstream = Upstream(lambda body: answer(RELU))
-    with model_server(tmp_path, upstream, references="trusted-tokens") as (url, _):
-        wait_ready(url)
-        done = post(url, body, headers={"Authorization": f"Bearer {trusted}"})
-        refused = post(url, body, headers={"Authorization": f"Bearer {other}"})
-        nobody = post(url, body)
-    assert done.json()["choices"][0]["cuda_rl"]["receipt"]["reference"] == "caller"
-    assert (refused.status_code, nobody.status_code) == (403, 401)
 
 
 def test_a_request_that_fails_before_its_first_byte_is_tried_once_more(tmp_path: Path) -> None:

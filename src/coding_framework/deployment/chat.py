@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -160,9 +159,9 @@ def chunk_of(answer: Mapping[str, Any], delta: Any, finish: str | None, **more: 
 class TaskOfRequest:
     """A request's task, and whether the caller brought it."""
 
-    def __init__(self, task: Task, *, from_caller: bool, sandboxed: bool = False) -> None:
-        """sandboxed: its reference may run in a sandbox alone."""
-        self.task, self.from_caller, self.sandboxed = task, from_caller, sandboxed
+    def __init__(self, task: Task, *, from_caller: bool) -> None:
+        """from_caller: its reference may run in a sandbox alone."""
+        self.task, self.from_caller = task, from_caller
 
 
 class ReferencePool:
@@ -205,12 +204,10 @@ class Reading:
 
     pool: ReferencePool
     reader: TaskReader | None
-    """Takes those of callers who are not trusted; None: they are refused."""
-    trusted: bool
-    """Whether this caller's may run outside a sandbox."""
+    """Reads them in a sandbox; None: they are refused."""
     caller: str
     charge: Callable[[], None]
-    """Counts one, before it runs. Raises ApiError 429."""
+    """Counts one, before it runs. Raises OverLimitError."""
 
 
 async def task_of(asked: ChatRequest, reading: Reading) -> TaskOfRequest | None:
@@ -219,26 +216,16 @@ async def task_of(asked: ChatRequest, reading: Reading) -> TaskOfRequest | None:
     if asked.cuda_rl.task is not None:
         return await named_or_brought(asked.cuda_rl.task, reading)
     source = problem_in(next((m.text for m in reversed(asked.messages) if m.role == "user"), ""))
-    if source is None:
-        return None
-    if not reading.trusted:
-        return await _in_sandbox({"problem": source}, reading)
-    reading.charge()
-    async with reading.pool.turn(reading.caller):
-        return TaskOfRequest(await _read_problem(source), from_caller=True)
+    return None if source is None else await _in_sandbox({"problem": source}, reading)
 
 
 async def named_or_brought(given: str | dict[str, Any], reading: Reading) -> TaskOfRequest:
     """The task of a name, or of an object. Raises ApiError."""
     if isinstance(given, str):
         return TaskOfRequest(await asyncio.to_thread(registered_task, given), from_caller=False)
-    if not reading.trusted:
-        if reading.reader is not None:  # its mistakes cost no process
-            _require_modest(parsed(Task, given))
-        return await _in_sandbox({"task": given}, reading)
-    task = parsed(Task, given)
-    _require_shapes(task)
-    return TaskOfRequest(task, from_caller=True)
+    if reading.reader is not None:  # its mistakes cost no process
+        _require_modest(parsed(Task, given))
+    return await _in_sandbox({"task": given}, reading)
 
 
 def _require_shapes(task: Task) -> None:
@@ -252,13 +239,12 @@ def _require_shapes(task: Task) -> None:
 
 
 async def _in_sandbox(asked: dict[str, Any], reading: Reading) -> TaskOfRequest:
-    """The task of a caller who is not trusted; its reference runs in a sandbox alone."""
+    """The task of a caller; its reference runs in a sandbox alone."""
     if reading.reader is None:
         raise ApiError(
             403, "reference_not_trusted",
             "a reference of the caller's is code that would run here: name a registered task, or "
-            "ask for a server with `references: sandboxed`, or for a token with the scope "
-            "tasks:trusted on one with `references: trusted-tokens`",
+            "ask for a server with `references: sandboxed`",
         )  # fmt: skip
     reading.charge()
     try:
@@ -277,7 +263,7 @@ async def _in_sandbox(asked: dict[str, Any], reading: Reading) -> TaskOfRequest:
     _require_modest(task)
     shapes = checked(task.reference, contract.get("shapes"))
     tell_contract(task, Contract(**texts, numbers=bool(contract.get("numbers")), shapes=shapes))
-    return TaskOfRequest(task, from_caller=True, sandboxed=True)
+    return TaskOfRequest(task, from_caller=True)
 
 
 def _require_modest(task: Task) -> None:
@@ -321,30 +307,3 @@ def registered_task(name: str) -> Task:
             f"no task is called {one_line(name, 60)!r}: `cuda-rl tasks list` names them",
         )  # fmt: skip
     return task
-
-
-async def _read_problem(source: str) -> Task:
-    """A trusted caller's problem, read in a process of its own, which may hang or die."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "coding_framework.deployment.read_problem",
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(_REFERENCE_S):
-            asked = orjson.dumps({"problem": source.encode("utf-8", "replace").decode()})
-            out, _ = await process.communicate(asked)
-    except TimeoutError:
-        raise ApiError(
-            400, "bad_reference", f"the reference ran over {_REFERENCE_S:g} s: make it smaller"
-        ) from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        raise ApiError(400, "bad_reference", "the reference ended its process")
-    found = orjson.loads(out)
-    if "error" in found:
-        raise ApiError(400, "bad_reference", one_line(found["error"], 300))
-    return Task.model_validate(found["task"])

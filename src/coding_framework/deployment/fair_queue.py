@@ -33,11 +33,6 @@ class FairQueue:
     def waiting(self) -> int:
         return sum(map(len, self._lines.values()))
 
-    @property
-    def callers(self) -> int:
-        """How many wait."""
-        return len(self._lines)
-
     def waiting_of(self, caller: str) -> int:
         return len(self._lines.get(caller, ()))
 

@@ -1,16 +1,13 @@
-"""A caller's problem or task as a task that can be judged, with its contract; for a process of its
-own.
+"""A caller's problem or task as a task that can be judged, with its contract; in a sandbox, where a
+`PythonChild` calls `answer`.
 
-Trusted callers' tasks: JSON on stdin, JSON on stdout. Others': in a sandbox, where a `PythonChild`
-calls `answer`. Asked {"problem": source} or {"task": fields}; answers {"task", "contract"}, or
-{"error": a sentence}. What the problem itself prints is nobody's.
+Asked {"problem": source} or {"task": fields}; answers {"task", "contract"}, or {"error": a
+sentence}.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -39,15 +36,3 @@ def read(asked: dict[str, Any]) -> dict[str, Any]:
 def answer(request: bytes) -> bytes:
     """`read`, of JSON."""
     return json.dumps(read(json.loads(request))).encode()
-
-
-def main() -> int:
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    out.write(answer(sys.stdin.buffer.read()))
-    out.flush()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -60,9 +60,8 @@ class ServeConfig(Config):
     endpoints: dict[str, EndpointConfig] = Field(min_length=1)
     judge: JudgeConfig = JudgeConfig()
     limits: Limits = Limits()
-    references: Literal["registered", "trusted-tokens", "sandboxed"] = "registered"
-    """Whose PyTorch references are judged against: ours alone; also those of tokens with the scope
-    tasks:trusted, whose code runs with this user's rights; or everybody's, those of others in a
+    references: Literal["registered", "sandboxed"] = "registered"
+    """Whose PyTorch references are judged against: ours alone, or also those of callers, in a
     sandbox and on the emulator."""
     tokens: Path = Path("deployment/tokens")
     """Who may ask."""

@@ -142,7 +142,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class CallersTasks:
-    """How tasks of callers who are not trusted are taken: both in sandboxes."""
+    """How tasks of callers are taken: both in sandboxes."""
 
     read: TaskReader
     """See `wiring.make_task_reader`."""
@@ -168,8 +168,8 @@ class ModelServer:
         keeper: KernelKeeper | None = None,
     ) -> None:
         """judges_on: what `judge` judges on. key: signs receipts. manager: of the deployment
-        database, for feedback. callers: takes tasks of callers who are not trusted;
-        None: they are refused. keeper: puts verified kernels into a registry; None: nobody does."""
+        database, for feedback. callers: takes tasks of callers; None: they are
+        refused. keeper: puts verified kernels into a registry; None: nobody does."""
         self.config, self.gate, self.traffic = config, gate, traffic
         self.versions = versions or Versions(config.versions)
         self.judge = JudgeQueue(judge, config.judge.workers, config.judge.queue)
@@ -177,7 +177,6 @@ class ModelServer:
         self._callers_judge = JudgeQueue(callers.judge, 1) if callers is not None else self.judge
         self._references = ReferencePool()
         self._manager = manager
-        self._protocol: str | None = None
         self.metrics = ServerMetrics(lambda: self.traffic.seen)
         self.backends = Backends(config, self.metrics, self.versions.all)
         self._judges_on = judges_on
@@ -203,9 +202,9 @@ class ModelServer:
 
     def _world(self, config: ABTestConfig) -> dict[str, str] | None:
         """Under what this server observes a rollout; None: it does not know yet."""
-        if self._protocol is None:
+        if self._judged_first is None:
             return None
-        world = {"the judge's protocol": self._protocol}
+        world = {"the judge's protocol": self._judged_first.receipt.protocol}
         for variant in (config.incumbent, config.candidate):
             try:
                 version = self.versions.get(variant.version)
@@ -242,7 +241,7 @@ class ModelServer:
                 naive, *_ = await asyncio.to_thread(kernels_of, "relu")
                 verdict = await self.judge.of(_OURS)(task, naive.code)
                 self._judge_ready = None if verdict.correct else f"relu is {verdict.reason}"
-                self._protocol, self._judged_first = verdict.receipt.protocol, verdict
+                self._judged_first = verdict
             except InfrastructureError as e:
                 self._judge_ready = str(e)
             if self._judge_ready is not None:
@@ -333,19 +332,12 @@ class ModelServer:
             asked.search = new_search(found.task, asked.wanted)
         return asked
 
-    def _trusts(self, caller: Caller) -> bool:
-        return self.config.references != "registered" and "tasks:trusted" in caller.scopes
-
-    @property
-    def _reader(self) -> TaskReader | None:
-        return self._callers.read if self._callers is not None else None
-
     def _judge_of(self, found: TaskOfRequest) -> JudgeQueue:
-        return self._callers_judge if found.sandboxed else self.judge
+        return self._callers_judge if found.from_caller else self.judge
 
     def _reading(self, caller: Caller) -> Reading:
-        return Reading(self._references, self._reader, self._trusts(caller), caller.id,
-                       lambda: self.gate.charge(caller, 1))  # fmt: skip
+        reader = self._callers.read if self._callers is not None else None
+        return Reading(self._references, reader, caller.id, lambda: self.gate.charge(caller, 1))
 
     def _unit_value(self, request: Request, caller: Caller, chat: ChatRequest) -> str:
         session = request.headers.get("x-cudarl-session")
@@ -379,7 +371,7 @@ class ModelServer:
             waiting = judge.waiting_of(caller.id)
             raise ApiError(
                 429, "judge_busy", f"{waiting} verdicts of yours wait already: ask again later",
-                retry_after_s=max(1.0, judge.wait_s(caller.id)),
+                retry_after_s=5.0,
             )  # fmt: skip
         self.gate.charge(caller, verdicts)
 
@@ -477,7 +469,7 @@ class ModelServer:
         return self._found(asked, asked.search)
 
     def _backend_of(self, found: TaskOfRequest) -> BackendName:
-        return "emulator" if found.sandboxed else self._judges_on
+        return "emulator" if found.from_caller else self._judges_on
 
     async def _finish(self, asked: Asked, outcome: Outcome) -> None:
         self.metrics.requests.labels(asked.alias, asked.assignment.variant, outcome.status).inc()
@@ -570,7 +562,7 @@ class ModelServer:
         shadow = self.traffic.shadow(asked.alias, asked.unit)
         if shadow is None or asked.found is None or asked.enrolled:
             return
-        if asked.found.sandboxed or self.judge.full(_OURS):
+        if asked.found.from_caller or self.judge.full(_OURS):
             return
         if self._shadows >= _SHADOWS_AT_ONCE:
             return

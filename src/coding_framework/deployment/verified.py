@@ -8,9 +8,7 @@ is given back as verified has a `correct` verdict of this judge; a fault of ours
 from __future__ import annotations
 
 import asyncio
-import statistics
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -38,7 +36,6 @@ from coding_framework.types import (
 )
 
 _RETRY_S = 1.0
-_TIMES = 64
 
 
 class JudgeQueue:
@@ -47,10 +44,8 @@ class JudgeQueue:
     def __init__(self, judge: JudgeFn, workers: int, most_waiting: int | None = None) -> None:
         """most_waiting: verdicts of one caller that may wait before it is told to come later."""
         self._judge = judge
-        self.workers = workers
         self.most_waiting = most_waiting if most_waiting is not None else 4 * workers
         self._turns = FairQueue(AHEAD * workers)
-        self._times: deque[float] = deque(maxlen=_TIMES)
         self.on_verdict: Callable[[Verdict, float], None] = lambda verdict, seconds: None
 
     @property
@@ -69,13 +64,6 @@ class JudgeQueue:
     def full(self, caller: str) -> bool:
         return self.waiting_of(caller) >= self.most_waiting
 
-    def wait_s(self, caller: str) -> float:
-        """How long a verdict that this caller asks for now will wait: its line in its turns, times
-        a verdict's median, over the judges."""
-        median = statistics.median(self._times) if self._times else 1.0
-        before = min(self.waiting, self.waiting_of(caller) * max(1, self._turns.callers))
-        return before * median / self.workers
-
     def of(self, caller: str) -> JudgeFn:
         """The judge, for one caller."""
 
@@ -88,9 +76,7 @@ class JudgeQueue:
         started = time.monotonic()
         async with self._turns.turn(caller):
             verdict = await self._judge(task, code)
-        seconds = time.monotonic() - started
-        self._times.append(verdict.receipt.duration_s or seconds)
-        self.on_verdict(verdict, seconds)
+        self.on_verdict(verdict, time.monotonic() - started)
         return verdict
 
 

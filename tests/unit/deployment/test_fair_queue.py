@@ -26,7 +26,7 @@ async def test_a_caller_of_much_is_passed_by_who_comes_later() -> None:
     await asyncio.gather(*many, *few)
     assert sorted(seen[3:5]) == ["a", "b"]
     assert seen[5:7] == ["many", "a"]
-    assert (queue.waiting, queue.callers) == (0, 0)
+    assert (queue.waiting, queue._lines) == (0, {})
 
 
 async def test_one_caller_has_no_more_places_than_it_may() -> None:
@@ -55,7 +55,7 @@ async def test_whatever_is_cancelled_no_place_is_lost_and_each_caller_is_served(
                 rng.choice(tasks).cancel()
             await asyncio.sleep(0)
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert (queue.waiting, queue.callers) == (0, 0)
+        assert (queue.waiting, queue._lines) == (0, {})
         free = [asyncio.create_task(asked(queue, "d", seen, 0.001)) for _ in range(queue.places)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
