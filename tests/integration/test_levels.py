@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
     [
         "rsub3_minrow", "sigmoid_addcol", "mul0p5_transpose_add0p5", "cube_softmax_neg",
         "softsign_cumsum", "recip_cummax_mish", "cube_colmean", "add_mul3_allmean",
-        "sqrt_matmul_hardsigmoid_sqrt_mulrow", "log_permute201_f16",
+        "sqrt_matmul_hardsigmoid_sqrt_mulrow", "log_permute201_f16", "m1_linear_163258",
     ],
 )  # fmt: skip
 def test_every_level_is_correct(name: str):

@@ -6,8 +6,10 @@ import re
 
 import pytest
 
+from coding_framework.data.kernelbench.problems import problem_task
 from coding_framework.data.lower.naive import lower
 from coding_framework.data.lower.schedule import levels
+from coding_framework.data.read import read
 from support.read_problems import problem
 
 pytestmark = pytest.mark.unit
@@ -75,7 +77,7 @@ def test_a_scan_along_the_last_axis_is_a_warps():
 
 def test_a_product_is_told_along_which_index_neighbours_lie():
     kernels = made("return self.layer(x)", "self.layer = nn.Linear(features, outputs)")
-    assert list(kernels) == ["naive", "shared", "registers"]
+    assert list(kernels) == ["naive", "shared", "registers", "tensor cores"]
     assert "product_by_registers<float, true, true>" in kernels["registers"]
     turned = made("return x.t() @ x")
     assert "product_by_registers<float, false, false>" in turned["registers"]
@@ -86,11 +88,67 @@ def test_what_comes_before_and_behind_a_product_is_in_its_kernel():
     assert kernels["shared"].count("__global__") == 1
 
 
+def test_tensor_cores_copy_factors_from_memory_and_are_told_what_lies_together():
+    kernels = made("return torch.relu(self.layer(x * 2))", "self.layer = nn.Linear(features, 48)")
+    code = kernels["tensor cores"]
+    assert code.count("__global__") == 2, "what is before the product is put in memory"
+    assert "product_on_tensor_cores<float, true, true>" in code
+    assert "48 % 4 == 0 && (size_t)mul % 16 == 0, 48 % 4 == 0 && (size_t)layer_weight % 16" in code
+    assert "-> const float* {\n    return &mul[row * 48 + k];" in code
+
+
+CONVOLUTION = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, c, m):
+        super().__init__()
+        self.layer = {layer}
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def get_inputs():
+    return [torch.randn(2, 80, 9, 8)]
+
+
+def get_init_inputs():
+    return [80, 72]
+"""
+
+
+@pytest.mark.parametrize(
+    ("layer", "said"),
+    [
+        ("nn.Conv2d(c, m, 3)", "<float, true, false>"),
+        ("nn.Conv2d(c, m, 3, padding=1, stride=2, groups=2)", "if (!(y >= 0"),
+        ("nn.ConvTranspose2d(c, m, 3, stride=2)", "y % 2 == 0 &&"),
+        ("nn.Conv2d(c, m, 1)", "x_2 * x_3 % 4 == 0 && (size_t)x % 16"),
+    ],
+)
+def test_a_convolution_is_a_product_of_its_weights_and_windows(layer: str, said: str):
+    graph = read(problem_task(CONVOLUTION.format(layer=layer), "own"))
+    kernels = {kernel.level: kernel.code for kernel in levels(graph)}
+    assert said in kernels["tensor cores"]
+    assert "(size_t)layer_weight % 16" in kernels["tensor cores"]
+
+
+def test_a_product_of_few_terms_is_made_by_threads_and_one_of_doubles_by_fmas():
+    few = made("return x[:, :12] @ x[:, :12].t()")
+    assert list(few) == ["naive"]
+    assert "tensor cores" not in made("return (x.double() @ x.double().t())")
+
+
 def test_each_level_has_what_the_one_before_it_has():
     kernels = made("return torch.softmax(torch.tanh(x) @ x.t(), dim=1), torch.relu(x)")
-    assert list(kernels) == ["naive", "vectorized", "shared", "shuffle", "registers"]
-    parts = ("load_four", "product_by_registers", "__shfl_xor_sync")
-    assert all(part in kernels["registers"] for part in parts)
+    assert list(kernels) == [
+        "naive", "vectorized", "shared", "shuffle", "registers", "tensor cores",
+    ]  # fmt: skip
+    parts = ("load_four", "product_on_tensor_cores", "__shfl_xor_sync")
+    assert all(part in kernels["tensor cores"] for part in parts)
 
 
 def test_a_long_row_is_a_blocks_at_every_level_and_a_wide_ones_where_it_is_walked_again():

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from coding_framework.data.cuda import cuda_text
 from coding_framework.data.graph import Extent, Graph, Node
 from coding_framework.data.lower.sizes import Sizes
 from coding_framework.data.lower.text import (
@@ -403,7 +403,7 @@ class Lowering:
 
     def file(self, name: str, **holes: str) -> None:
         """Take the kernels of a file of `data/cuda`, its holes filled, once."""
-        text = (Path(__file__).parents[1] / "cuda" / name).read_text(encoding="utf-8")
+        text = cuda_text(name)
         for hole, filling in holes.items():
             text = re.sub(rf"\b{hole}\b", filling, text)
         if text not in self.kernels:
@@ -443,7 +443,12 @@ class Lowering:
                 given.append(size)
         name = self._kernel(wish, parameters, lines, body.declared)
         wide = f"(int64_t){total}" if "*" in total else total
-        self.host.append(f"{name}<<<{worker.launch(wide)}>>>({', '.join(given)});")
+        launched = worker.launch(wide)
+        if worker.shared_bytes:
+            launched += f", {worker.shared_bytes}"
+            size = "cudaFuncAttributeMaxDynamicSharedMemorySize"
+            self.host.append(f"cudaFuncSetAttribute({name}, {size}, {worker.shared_bytes});")
+        self.host.append(f"{name}<<<{launched}>>>({', '.join(given)});")
 
     def total(self, shape: Sequence[Extent]) -> str:
         """The elements of a shape, in C."""
@@ -511,7 +516,7 @@ class Lowering:
             return
         most = MOST_TOGETHER
         if base in LOOPS:
-            operands = {id(n) for name in LOOPS[base].operands for n in _listed(head[name])}
+            operands = {id(n) for name in LOOPS[base].operands for n in listed(head[name])}
         else:
             operands, most = set(), MOST_IN_A_LOOP + 3
         for one in head.inputs:
@@ -847,12 +852,12 @@ class Lowering:
         return ["0" if d == 1 else p for d, p in zip(shape, behind, strict=True)]
 
 
-def _listed(value: Any) -> Iterator[Node]:
+def listed(value: Any) -> Iterator[Node]:
     if isinstance(value, Node):
         yield value
     elif isinstance(value, list):
         for one in value:
-            yield from _listed(one)
+            yield from listed(one)
 
 
 def promoted(values: Sequence[Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from coding_framework.data.graph import Extent
 from coding_framework.data.lower.naive import Group, Memory
 from coding_framework.data.lower.text import C_TYPES, Body
-from coding_framework.data.lower.workers import Worker
+from coding_framework.data.lower.workers import THREADS, Worker
 from coding_framework.data.ops.products import Product, Side
 
 
@@ -23,10 +23,23 @@ class Tiling:
     side: int
     turns: bool
     """Whether it is told along which index neighbours lie."""
+    threads: int = THREADS
+    shared_bytes: int = 0
+    """Of the memory that the launch gives."""
+    copies: bool = False
+    """Whether it is given addresses, and told which neighbours lie together."""
 
 
 SHARED = Tiling("shared_product.cu", "product_by_tiles", 16, turns=False)
 REGISTERS = Tiling("register_product.cu", "product_by_registers", 64, turns=True)
+TENSOR = Tiling(
+    "tensor_product.cu", "product_on_tensor_cores", 64, turns=True, threads=128,
+    shared_bytes=55_296, copies=True,
+)  # fmt: skip
+
+
+class NoAddressError(Exception):
+    """An element of a side is computed, and lies nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +56,9 @@ class TileBlock(Worker):
 
 
 def by_tiles(w: Any, group: Group, product: Product, tiling: Tiling) -> None:
-    """A kernel whose blocks make one tile of outputs each."""
+    """A kernel whose blocks make one tile of outputs each. Raises NoAddressError where it copies
+    and an element is computed."""
     head = group.head
-    w.file(tiling.file)
     body = w.body()
     kind = C_TYPES[head.type.dtype].computed
     rows, columns, inner = map(w.total, (product.rows, product.columns, product.inner))
@@ -61,10 +74,10 @@ def by_tiles(w: Any, group: Group, product: Product, tiling: Tiling) -> None:
         at = body.split(which, batch, "pair")
     else:
         at = ["0"] * len(batch)
-    left, left_along = _side(w, body, "left", kind, product.left, at, product.rows, product.inner)
-    right, right_along = _side(
-        w, body, "right", kind, product.right, at, product.columns, product.inner
-    )
+    returned = f"const {kind}*" if tiling.copies else kind
+    left = _side(w, body, "left", returned, product.left, at, product.rows, product.inner)
+    right = _side(w, body, "right", returned, product.right, at, product.columns, product.inner)
+    w.file(tiling.file)
     down, along, total, store = map(body.name, ("row", "column", "sum", "store"))
     taken = f"int {down}, int {along}, {kind} {total}"
     with body.block(f"auto {store} = [=]({taken})", end=";"):
@@ -73,35 +86,70 @@ def by_tiles(w: Any, group: Group, product: Product, tiling: Tiling) -> None:
         places = product.place(at, row, column)
         value = product.value(body, places, total)
         writes = w.finish(group, body, places, {0: value})
-    types = [kind, *((left_along, right_along) if tiling.turns else ())]
-    given = ", ".join((rows, columns, inner, tile, left, right, store))
+    sides = (left, right)
+    types = [kind, *(str(side.along).lower() for side in sides if tiling.turns)]
+    wide = [side.wide for side in sides if tiling.copies]
+    given = ", ".join((rows, columns, inner, tile, *wide, left.name, right.name, store))
     body.line(f"{tiling.function}<{', '.join(types)}>({given});")
     number = " * ".join((tiles.replace("((", "((int64_t)(", 1), *(d for d in batch if d != "1")))
-    w.launch(w.kernel_name(group), body, writes, head.type.shape, TileBlock(tiles=number))
+    worker = TileBlock(tiling.threads, shared_bytes=tiling.shared_bytes, tiles=number)
+    w.launch(w.kernel_name(group), body, writes, head.type.shape, worker)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The function that reads one side."""
+
+    name: str
+    along: bool
+    """Whether neighbours in memory differ in the inner index."""
+    wide: str
+    """Whether four neighbours lie together at a multiple of 16 bytes, in C."""
 
 
 def _side(
-    w: Any, body: Body, name: str, kind: str, side: Side, at: Sequence[str],
+    w: Any, body: Body, name: str, returned: str, side: Side, at: Sequence[str],
     along: Sequence[Extent], inner: Sequence[Extent],
-) -> tuple[str, str]:  # fmt: skip
-    """The function that reads one side, and whether neighbours in memory differ in the inner
-    index, in C."""
+) -> _Read:  # fmt: skip
+    """returned: the C type of what the function gives, an element or its address."""
     own, k, function = (
         body.name("row" if name == "left" else "column"),
         body.name("k"),
         body.name(name),
     )
-    last: list[str] = []
-
-    def seen(memory: Memory, there: Sequence[str]) -> None:
-        dims = body.dims(memory.shape)
-        last.extend([p for p, d in zip(there, dims, strict=True) if d != "1"][-1:])
-
-    body.instead = seen
+    read: list[tuple[Memory, Sequence[str]]] = []
+    body.instead = lambda memory, there: read.append((memory, there))
     taken = f"int {own}, int {k}" if name == "left" else f"int {k}, int {own}"
-    with body.block(f"auto {function} = [=]({taken}) -> {kind}", end=";"):
+    with body.block(f"auto {function} = [=]({taken}) -> {returned}", end=";"):
         place = body.split(own, body.dims(along), own)
         at_k = body.split(k, body.dims(inner), k)
-        body.line(f"return {side(body, at, place, at_k)};")
+        element = side(body, at, place, at_k)
+        if returned.endswith("*"):
+            if len(read) != 1 or not element.startswith(f"{read[0][0].name}["):
+                raise NoAddressError
+            element = f"&{element}"
+        body.line(f"return {element};")
     body.instead = None
-    return function, str(any(one in at_k for one in last)).lower()
+    memory, there = read[-1]
+    dims = body.dims(memory.shape)
+    last = [p for p, d in zip(there, dims, strict=True) if d != "1"][-1:]
+    is_along = any(p in at_k for p in last)
+    places, lengths = (at_k, body.dims(inner)) if is_along else (place, body.dims(along))
+    together = _together(there, dims, places, lengths)
+    wide = f"{together} % 4 == 0 && (size_t){memory.name} % 16 == 0" if together else "false"
+    return _Read(function, is_along, wide)
+
+
+def _together(
+    there: Sequence[str], dims: Sequence[str], places: Sequence[str], lengths: Sequence[str]
+) -> str:
+    """How many elements lie one behind the other as these places count: the product of the last
+    axes that are the same; "" where the last one is not."""
+    last = []
+    for one, dim, place, length in zip(
+        reversed(there), reversed(dims), reversed(places), reversed(lengths), strict=False
+    ):
+        if one != place or dim != length:
+            break
+        last.append(dim)
+    return " * ".join(d for d in reversed(last) if d != "1")

@@ -7,6 +7,7 @@ that changes nothing in a graph is left out.
     shared       moves through tiles; rows by a block, columns by sixteen threads; products by tiles
     shuffle      rows and scans by a warp, one result by many blocks
     registers    products by tiles in registers
+    tensor cores products of float32 on tensor cores, each factor in two parts
     wide         rows that are walked more than once by 512 threads
 """
 
@@ -16,15 +17,18 @@ from collections.abc import Mapping
 
 from coding_framework.data.graph import Graph, Node
 from coding_framework.data.lower import maps, products
-from coding_framework.data.lower.naive import Group, Lowering, Value
+from coding_framework.data.lower.naive import Group, Lowering, Value, listed
 from coding_framework.data.lower.scans import by_warps
 from coding_framework.data.lower.singles import one_result
 from coding_framework.data.lower.workers import WARPS, Block, Columns, Worker
-from coding_framework.data.ops.heads import Layout, Row
-from coding_framework.data.ops.products import product_of
+from coding_framework.data.ops.heads import LOOPS, Layout, Row
+from coding_framework.data.ops.products import Product, product_of
 from coding_framework.types import KernelExample
 
-LEVELS = ("naive", "vectorized", "shared", "shuffle", "registers", "wide")
+LEVELS = ("naive", "vectorized", "shared", "shuffle", "registers", "tensor cores", "wide")
+LEAST = 16
+"""Rows, columns and terms of a product from which it is made by tiles; of twice as many by those of
+tensor cores."""
 _WHY: Mapping[str, str] = {
     "fours": "four neighbours a thread move 16 bytes in one access, so fewer instructions and more "
     "bytes on their way",
@@ -48,6 +52,8 @@ _WHY: Mapping[str, str] = {
     "once and used by 16 threads",
     "register product": "each thread keeps 4x4 outputs in registers, so a value read from shared "
     "memory is used four times, and one read from global memory 64 times",
+    "tensor product": "products run on tensor cores: each factor is split in two TF32 parts, and "
+    "copies of the next stages run meanwhile",
 }  # fmt: skip
 
 
@@ -120,14 +126,33 @@ class Schedule(Lowering):
 
     def loop_kernel(self, group: Group) -> None:
         product = product_of(self, group.head) if self.has("shared") else None
-        if product is None:
+        if product is None or self._least(product) < LEAST:
             super().loop_kernel(group)
-        elif self.has("registers"):
-            self.use("register product")
-            products.by_tiles(self, group, product, products.REGISTERS)
-        else:
-            self.use("shared product")
-            products.by_tiles(self, group, product, products.SHARED)
+        elif not self._on_tensor_cores(group, product):
+            form = "register" if self.has("registers") else "shared"
+            self.use(f"{form} product")
+            tiling = products.REGISTERS if self.has("registers") else products.SHARED
+            products.by_tiles(self, group, product, tiling)
+
+    def _on_tensor_cores(self, group: Group, product: Product) -> bool:
+        """Whether the product has such a kernel: of both factors in memory, in float32."""
+        head = group.head
+        operands = LOOPS[head.base].operands
+        factors = [one for name in operands for one in listed(head[name])]
+        kinds = {one.type.dtype for one in (head, *factors)}
+        if not self.has("tensor cores") or kinds != {"float32"} or self._least(product) < 2 * LEAST:
+            return False
+        for one in factors:
+            self.ready(one, 1)
+        try:
+            products.by_tiles(self, group, product, products.TENSOR)
+        except products.NoAddressError:
+            return False
+        self.use("tensor product")
+        return True
+
+    def _least(self, product: Product) -> float:
+        return min(map(self.worth, (product.rows, product.columns, product.inner)))
 
 
 def _is_across(w: Lowering, head: Node, row: Row, layout: Layout) -> bool:

@@ -23,6 +23,8 @@ class Worker:
     """Of a block."""
     alone: bool = True
     """Whether it is one thread, which has nothing to join."""
+    shared_bytes: int = 0
+    """Of the memory that its launch gives to a block."""
 
     @property
     def index(self) -> str:

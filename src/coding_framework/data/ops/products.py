@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from coding_framework.data.graph import Extent, Node
-from coding_framework.data.lower.text import Body, Places, atom, literal, plus, times
+from coding_framework.data.lower.text import (
+    Body,
+    Places,
+    atom,
+    literal,
+    minus,
+    over,
+    plus,
+    times,
+)
 from coding_framework.data.ops.contractions import broadcast, letters_of, option
 from coding_framework.data.ops.views import Reads
 
@@ -146,11 +155,27 @@ def _einsum(reads: Reads, node: Node) -> Product | None:
 
 
 def _convolution(reads: Reads, node: Node) -> Product | None:
-    """Channels are rows and positions columns, so that neighbours in memory are neighbours."""
+    """Channels are rows and positions columns, so that neighbours in memory are neighbours; a group
+    is a place of the batch."""
     x, weight, bias = node["input"], node["weight"], node.get("bias")
-    if node["transposed"] or node["groups"] != 1:
-        return None
     lengths = x.type.shape[2:]
+    groups, turned = node["groups"], bool(node["transposed"])
+    many = groups != 1
+    rows = weight.type.shape[1] if turned else weight.type.shape[0]
+    channels = weight.type.shape[0] if turned else weight.type.shape[1]
+    if many:
+        rows, channels = (
+            (rows, _part(channels, groups)) if turned else (_part(rows, groups), channels)
+        )
+
+    def of_group(body: Body, at: Places, count: Extent, place: str) -> str:
+        return plus(times(at[0], body.extent(count)), place) if many else place
+
+    def weights(body: Body, at: Places, row: Places, k: Places) -> str:
+        channel, *taps = k
+        if turned:
+            return reads.read(weight, body, [of_group(body, at, channels, channel), *row, *taps])
+        return reads.read(weight, body, [of_group(body, at, rows, row[0]), *k])
 
     def position(body: Body, at: Places, column: Places, k: Places) -> str:
         image, *there = column
@@ -160,24 +185,46 @@ def _convolution(reads: Reads, node: Node) -> Product | None:
             step, pad, apart = (
                 body.extent(option(node[name], axis)) for name in ("stride", "padding", "dilation")
             )
-            here = plus(times(place, step), times(tap, apart))
-            if pad != "0":
-                here = body.let("int", "yxz"[axis], f"{here} - {pad}")
-                inside.append(f"{here} >= 0 && {here} < {body.extent(lengths[axis])}")
+            name, length = "yxz"[axis], body.extent(lengths[axis])
+            if turned:
+                here = body.let("int", name, minus(plus(place, pad), times(tap, apart)))
+                inside.append(f"{here} >= 0")
+                if step != "1":
+                    inside.append(f"{here} % {step} == 0")
+                    here = over(here, step)
+                inside.append(f"{here} < {length}")
+            else:
+                here = plus(times(place, step), times(tap, apart))
+                if pad != "0":
+                    here = body.let("int", name, f"{here} - {pad}")
+                    inside.append(f"{here} >= 0 && {here} < {length}")
             places.append(here)
         if inside:
             body.line(f"if (!({' && '.join(inside)})) return 0;")
-        return reads.read(x, body, [image, channel, *places])
+        return reads.read(x, body, [image, of_group(body, at, channels, channel), *places])
 
     def value(body: Body, places: Places, total: str) -> str:
         return total if bias is None else f"{total} + {atom(reads.read(bias, body, [places[1]]))}"
 
+    def place(at: Places, row: Places, column: Places) -> list[str]:
+        image, *there = column
+        own = plus(times(at[0], reads.sizes.name(rows)), row[0]) if many else row[0]
+        return [image, own, *there]
+
     shape = node.type.shape
     return Product(
-        (), shape[1:2], (shape[0], *shape[2:]), weight.type.shape[1:],
-        lambda body, at, row, k: reads.read(weight, body, [*row, *k]), position,
-        lambda at, row, column: [column[0], *row, *column[1:]], value,
+        (groups,) if many else (), (rows,), (shape[0], *shape[2:]),
+        (channels, *weight.type.shape[2:]), weights, position, place, value,
     )  # fmt: skip
+
+
+def _part(count: Extent, groups: Extent) -> Extent:
+    """What one group has of so many channels."""
+    if isinstance(count, int) and isinstance(groups, int):
+        return count // groups
+    from torch.utils._sympy.functions import FloorDiv
+
+    return FloorDiv(count, groups)
 
 
 PRODUCTS: Mapping[str, Maker] = {

@@ -1,0 +1,14 @@
+"""CUDA that is written by hand: files that an editor reads, with a few holes for what is different
+in each module. A hole is a name after `$`; a line that is only one holds the lines of its filling.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def cuda_text(name: str) -> str:
+    """The text of a file here, by its name."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
