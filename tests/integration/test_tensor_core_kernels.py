@@ -9,12 +9,13 @@ import pytest
 
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.modules.catalog import find_module
-from coding_framework.data.modules.kernels import convolutions, kernels_of, transposed
+from coding_framework.data.modules.kernels import kernels_of
 from coding_framework.data.modules.kernels.convolutions import Convolution
-from coding_framework.data.modules.kernels.products import Product, naive, short, tensor, tiles
+from coding_framework.data.modules.kernels.products import Product
 from coding_framework.data.modules.kernels.tensor_cores import Tile
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.types import Status, Task, TensorSpec, TestCase
+from support.whole_kernels import convolution, short, short_convolution, tensor, tiles
 
 pytestmark = pytest.mark.integration
 Shape = tuple[int, ...]
@@ -135,12 +136,6 @@ async def test_fast_kernels_of_modules_are_right(emulator_pool: JudgePool, name:
             await right(emulator_pool, module_task(module), variant.source)
 
 
-@pytest.mark.slow
-async def test_naive_products_are_right(emulator_pool: JudgePool) -> None:
-    for product in (Product(post=RELU), Product(False, True, post=RELU)):
-        await right(emulator_pool, product_task(product, RAGGED), naive(product))
-
-
 CONVOLUTIONS = {
     "padded": (
         Convolution((3, 3), padding=(1, 1)),
@@ -196,10 +191,8 @@ async def test_convolutions_are_right(emulator_pool: JudgePool, name: str, tile:
     )
     fused = replace(conv, bias=True, post=RELU)
     given = task(expression, "xub", shapes, lambda s: s[1][0 if conv.transposed else 1] * conv.taps)
-    write = transposed.tensor if conv.transposed else convolutions.tensor
-    await right(emulator_pool, given, write(fused, tile))
-    await right(emulator_pool, given, convolutions.short(fused))
-    await right(emulator_pool, given, convolutions.naive(fused))
+    await right(emulator_pool, given, convolution(fused, tile))
+    await right(emulator_pool, given, short_convolution(fused))
 
 
 @pytest.mark.slow

@@ -8,12 +8,13 @@ import pytest
 
 from coding_framework.data.modules.catalog import find_module
 from coding_framework.data.modules.examples import module_kernels
-from coding_framework.data.modules.kernels import convolutions, kernels_of, transposed
+from coding_framework.data.modules.kernels import convolutions, kernels_of
 from coding_framework.data.modules.kernels.convolutions import Convolution
-from coding_framework.data.modules.kernels.products import Product, tensor, tiles
+from coding_framework.data.modules.kernels.products import Product
 from coding_framework.data.modules.kernels.tensor_cores import Tile
 from coding_framework.data.modules.records import op
 from coding_framework.data.modules.tensor_families import product_draft
+from support.whole_kernels import convolution, tensor, tiles
 
 pytestmark = pytest.mark.unit
 
@@ -23,11 +24,10 @@ def test_a_product_of_batches_is_not_split() -> None:
         tensor(Product(batched=True), split=True)
 
 
-@pytest.mark.parametrize("write", [convolutions.tensor, transposed.tensor])
-def test_more_taps_than_bits_are_refused(write: object) -> None:
-    assert callable(write)
+@pytest.mark.parametrize("turned", [False, True])
+def test_more_taps_than_bits_are_refused(turned: bool) -> None:
     with pytest.raises(ValueError, match="121 taps"):
-        write(Convolution((11, 11)))
+        convolution(Convolution((11, 11), transposed=turned))
 
 
 def test_steps_on_an_output_stand_in_the_kernel_that_has_it() -> None:
@@ -39,7 +39,7 @@ def test_steps_on_an_output_stand_in_the_kernel_that_has_it() -> None:
 
 
 def test_each_tap_of_a_transposed_convolution_reaches_one_residue() -> None:
-    source = transposed.tensor(Convolution((3, 5), (2, 3), (1, 0), (1, 2), transposed=True))
+    source = convolution(Convolution((3, 5), (2, 3), (1, 0), (1, 2), transposed=True))
     condition = re.search(r"if \((.*)\) o\.tap\[n\+\+\] = d;", source)
     assert condition is not None
     said = condition[1].replace("/", "//").replace("&&", "and")
@@ -53,8 +53,7 @@ def test_each_tap_of_a_transposed_convolution_reaches_one_residue() -> None:
 
 def test_no_number_in_a_transposed_convolution_depends_on_the_order_of_its_taps() -> None:
     one, other = (
-        transposed.tensor(Convolution((k, 3), (2, 1), (1, 1), (1, 1), transposed=True))
-        for k in (4, 5)
+        convolution(Convolution((k, 3), (2, 1), (1, 1), (1, 1), transposed=True)) for k in (4, 5)
     )
     one, other = (source.split("torch::Tensor forward")[0] for source in (one, other))
     assert re.sub(r"\b4 \* 3\b", "5 * 3", one) == other

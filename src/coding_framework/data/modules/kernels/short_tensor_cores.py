@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from coding_framework.data.cuda import cuda_text
 from coding_framework.data.synthesis.kernel_text import Lines, fill, signed
 
 TILE = 64
@@ -35,68 +36,10 @@ _SHARED_BYTES = 4 * 3 * 2 * _PART
 EXTENTS, OUTS = ("depth", "height", "width"), ("od", "oh", "ow")
 """C names of the spatial extents of a convolution's input and output, the last ones for fewer."""
 
-HEAD = """
-#include <cuda_pipeline.h>
-
-// v as the sum of two TF32 parts
-__device__ void split(float v, int& high, int& low) {
-  high = __float_as_int(v) & ~0x1fff;
-  low = __float_as_int(v - __int_as_float(high));
-}
-
-// d += a * b on tensor cores: 16x8 outputs of a warp
-__device__ void mma(float* d, int* a, int* b) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 \
-{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[4]), "r"(a[5]), "r"(b[0]), "r"(b[4]));
-}
-"""
+HEAD = cuda_text("short_tf32_parts.cu")
 """What stands once in a file, before the kernels."""
 
-_KERNEL = """
-$width
-__global__ void $name($parameters) {
-  extern __shared__ float s[];
-  int t = threadIdx.x, j = t % 32 / 4, l = t % 4, r0 = blockIdx.y * 64, q0 = blockIdx.x * 64;
-  int wr = t / 64 * 32 + j, wq = t / 32 % 2 * 32;
-  $before
-  auto load = [&](int i) {
-    float *a = s + i % 3 * $stage, *b = a + $part;
-    $load_left
-    $load_right
-    __pipeline_commit();
-  };
-  float acc[32] = {};
-  load(0);
-  load(1);
-  for (int i = 0; i * 32 < k; i++) {
-    __pipeline_wait_prior(1);
-    __syncthreads();
-    load(i + 2);
-    float *a = s + i % 3 * $stage, *b = a + $part, sum[32] = {};
-    #pragma unroll
-    for (int d = 0; d < 32; d += 8) {
-      int ah[8], al[8], bh[8], bl[8];
-      for (int e = 0; e < 8; e++) {
-        split(a[$left_value], ah[e], al[e]);
-        split(b[$right_value], bh[e], bl[e]);
-      }
-      for (int e = 0; e < 24; e++)
-        mma(sum + e % 8 * 4, (e < 8 ? al : ah) + e % 2 * 2, (e / 8 == 1 ? bl : bh) + e / 2 % 4);
-    }
-    for (int e = 0; e < 32; e++) acc[e] += sum[e];
-  }
-  for (int e = 0; e < 32; e++) {
-    int r = r0 + wr + e / 2 % 4 * 8, q = q0 + wq + l * 2 + e / 8 * 8 + e % 2;
-    if (r >= $row_count || q >= $column_count) continue;
-    int i = $place;
-    float v = acc[e];
-    $post
-    o[i] = v;
-  }
-}
-"""
+_KERNEL = cuda_text("short_product.cu")
 
 
 @dataclass(frozen=True, slots=True)

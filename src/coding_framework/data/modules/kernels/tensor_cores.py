@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coding_framework.data.cuda import cuda_text
 from coding_framework.data.synthesis.kernel_text import Lines, fill
 
 STAGES = 3
@@ -52,105 +53,25 @@ class Tile:
 class Parts:
     """A head's kernels and how they are launched. Maker: products, convolutions, transposed."""
 
-    comment: str
     shared: tuple[str, ...]
     """Texts of this module that the kernels use."""
     device: Lines
     launch: Lines
     """Host statements; the tensors and sizes have the names of the kernel's parameters."""
 
-    def before(self) -> Lines:
-        """All that stands before the host code."""
-        texts = [text.strip("\n").splitlines() for text in self.shared]
-        return [line for part in (*texts, self.device) for line in (*part, "")]
 
-
-COPY = """
-__device__ void copy4(float* s, const float* g, bool in) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-      :: "r"((unsigned)__cvta_generic_to_shared(s)), "l"(g), "r"(in ? 16 : 0));
-}
-"""
+COPY = cuda_text("copy_four.cu")
 """Four floats from global to shared memory, zeros where not `in`."""
 
-COPY_ONE = """
-__device__ void copy1(float* s, const float* g, int bytes) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-      :: "r"((unsigned)__cvta_generic_to_shared(s)), "l"(g), "r"(bytes));
-}
-"""
+COPY_ONE = cuda_text("copy_one.cu")
 """One float, of which 4 or 0 bytes are read; the others are 0."""
 
-PAD = """
-// rows of a multiple of 4 floats, so that 16 bytes are copied at a time
-__global__ void pad(const float* x, float* o, int n, int w, int count) {
-  int i = blockIdx.x * 256 + threadIdx.x;
-  if (i < count) o[i] = i % w < n ? x[i / w * n + i % w] : 0.0f;
-}
+PAD = cuda_text("padded_rows.cu")
 
-torch::Tensor padded(torch::Tensor x, int n) {
-  int w = (n + 3) / 4 * 4, count = x.numel() / n * w;
-  if (n == w) return x;
-  auto o = torch::empty({count}, x.options());
-  pad<<<(count + 255) / 256, 256>>>(x.data_ptr<float>(), o.data_ptr<float>(), n, w, count);
-  return o;
-}
-"""
-
-PARTS = """
-// 4x4 floats in two TF32 parts each; T: the loads run along the other axis
-template <int STEP, bool T>
-__device__ void split(const float* s, unsigned (&h)[4][4], unsigned (&l)[4][4]) {
-  #pragma unroll
-  for (int e = 0; e < 4; e++) {
-    float4 f = *(const float4*)(s + e * STEP);
-    float v[4] = {f.x, f.y, f.z, f.w};
-    #pragma unroll
-    for (int z = 0; z < 4; z++) {
-      unsigned& p = T ? h[z][e] : h[e][z];
-      p = (__float_as_uint(v[z]) + 0x1000) & 0xffffe000;
-      (T ? l[z][e] : l[e][z]) = __float_as_uint(v[z] - __uint_as_float(p));
-    }
-  }
-}
-
-__device__ void mma(float* d, const unsigned* a, const unsigned* b) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-      "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[4]), "r"(a[1]), "r"(a[5]), "r"(b[0]), "r"(b[1]));
-}
-"""
+PARTS = cuda_text("tf32_parts.cu")
 
 
-_WALK = """
-float acc[4][4][4] = {};
-load(0);
-load(1);
-for (int i = 0; i < steps; i++) {
-  asm volatile("cp.async.wait_group 1;" ::: "memory");
-  __syncthreads();
-  const float *a = s + i % 3 * $stage, *b = a + $left;
-  float sum[4][4][4] = {};
-  #pragma unroll
-  for (int d = 0; d < $inner; d += 16) {
-    unsigned ah[4][4], al[4][4], bh[4][4], bl[4][4];
-    $split_right
-    #pragma unroll
-    for (int f = 0; f < 4; f += 2) {
-      $split_left
-      #pragma unroll
-      for (int e = 0; e < 48; e++) {
-        int p = e / 16, y = e / 4 % 2 * 2, q = e % 4, z = e / 8 % 2 * 2;
-        mma(sum[f + y / 2][q], p ? &ah[y][z] : &al[y][z], p == 1 ? &bl[q][z] : &bh[q][z]);
-      }
-    }
-    if (d == 0) load(i + 2);
-  }
-  #pragma unroll
-  for (int e = 0; e < 64; e++) acc[e / 16][e / 4 % 4][e % 4] += sum[e / 16][e / 4 % 4][e % 4];
-}
-"""
+_WALK = cuda_text("stages_loop.cu")
 
 
 def _split(tile: Tile, base: str, width: int, first: str, parts: str, *, inner_first: bool) -> str:
@@ -227,24 +148,7 @@ def _passes(tile: Tile, width: int, *, inner_first: bool) -> tuple[int, int]:
     return along // 4, along // 4 * other // tile.threads
 
 
-_STORE = """
-__syncthreads();
-#pragma unroll
-for (int e = 0; e < 16; e++)
-  *(float4*)&s[(wr + e / 8 * 32 + 4 * j + e / 2 % 4) * $pitch + wq + 8 * l + e % 2 * 4] =
-      make_float4(acc[e / 4][0][e % 4], acc[e / 4][1][e % 4],
-                  acc[e / 4][2][e % 4], acc[e / 4][3][e % 4]);
-__syncthreads();
-int q = q0 + t % $columns;
-if (q >= $extent) return;
-$column
-for (int i = t / $columns; i < $rows && r0 + i < $height; i += $step) {
-  int r = r0 + i;
-  float a = s[i * $pitch + t % $columns];
-  $post
-  $place = a;
-}
-"""
+_STORE = cuda_text("stages_store.cu")
 
 
 def store(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from math import prod
 
+from coding_framework.data.cuda import cuda_text
 from coding_framework.data.modules.kernels.convolutions import (
-    COMMENT,
     MOST_TAPS,
     TENSOR,
     Convolution,
@@ -20,8 +20,6 @@ from coding_framework.data.modules.kernels.convolutions import (
     out_extents,
     part,
     post_lines,
-    tile_of,
-    whole,
 )
 from coding_framework.data.modules.kernels.tensor_cores import (
     COPY,
@@ -36,31 +34,7 @@ from coding_framework.data.modules.kernels.tensor_cores import (
 )
 from coding_framework.data.synthesis.kernel_text import fill
 
-_PACK = """
-// taps by the residue of the outputs that they reach, and where each residue's begin
-struct Order { int tap[$taps], first[$phases + 1]; };
-
-constexpr Order sorted() {
-  Order o = {};
-  int n = 0;
-  for (int phase = 0; phase < $phases; phase++) {
-    for (int d = 0; d < $taps; d++)
-      $keep
-    o.first[phase + 1] = n;
-  }
-  return o;
-}
-
-__constant__ Order order = sorted();
-
-// weights as [group][tap][channel in][channel out], rows of a multiple of 4
-__global__ void pack(const float* u, float* w, int c, int n, int nw, int count) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= count) return;
-  int r = i % nw, f = i / nw % c, d = i / nw / c % ($taps), g = i / nw / c / ($taps);
-  w[i] = r < n ? u[((g * c + f) * n + r) * ($taps) + order.tap[d]] : 0.0f;
-}
-"""
+_PACK = cuda_text("transposed_weights.cu")
 """The compiler sorts the taps: a policy that was shown the sorted numbers wrote others, or did not
 stop, for most kernels and strides that it had not seen."""
 
@@ -82,13 +56,8 @@ def _tap(index: str, conv: Convolution, axis: int) -> str:
     return f"({tap}) * {spread}" if spread > 1 else tap
 
 
-def tensor(conv: Convolution, tile: Tile | None = None) -> str:
-    """One implicit product for each residue, by 3xTF32 on tensor cores."""
-    return whole(conv, tensor_parts(conv, tile or tile_of(1 << 10)))
-
-
 def tensor_parts(conv: Convolution, tile: Tile) -> Parts:
-    """The kernels of `tensor`."""
+    """One implicit product for each residue, by 3xTF32 on tensor cores."""
     if conv.taps > MOST_TAPS:
         raise ValueError(f"{conv.taps} taps: the kernel has bits for {MOST_TAPS} of them")
     extents, steps = conv.extents, conv.steps
@@ -170,4 +139,4 @@ def tensor_parts(conv: Convolution, tile: Tile) -> Parts:
         "(u.data_ptr<float>(), z.data_ptr<float>(), c, n, nw, count);",
         *launch_lines(conv, tile, " * ".join(("m", *counts)), conv.groups * phases),
     ]
-    return Parts(COMMENT, (COPY, COPY_ONE, PARTS), [*pack, "", *device], launch)
+    return Parts((COPY, COPY_ONE, PARTS), [*pack, "", *device], launch)
