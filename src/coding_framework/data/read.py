@@ -19,7 +19,7 @@ from coding_framework.data.graph import Graph, Node, ScalarKind, Symbol, TensorT
 from coding_framework.data.lookup import real_number, whole_number
 from coding_framework.data.trace import Axis, Made, Trace, expression, has_tensor, value_of
 from coding_framework.errors import UnreadableError
-from coding_framework.types import Task
+from coding_framework.types import Task, TestCase
 
 if TYPE_CHECKING:
     import torch
@@ -61,7 +61,7 @@ def read(task: Task) -> Graph:
         for symbolic in (varying, frozenset[Axis]()) if small else (frozenset[Axis](),):
             try:
                 graph = _SideBySide(_traces(made, symbolic, anew)).graph()
-                return _at_real_size(graph, made[min(1, len(made) - 1)])
+                return _at_real_size(graph, _real(task, made))
             except UnreadableError as e:
                 refused = refused or e
                 made = _made(task)  # a forward may have changed them
@@ -83,10 +83,19 @@ def _made(task: Task) -> list[Made]:
     most. A number that is looked up must be right at each: at a few, others are too."""
     found: dict[Any, Made] = {}
     for case in (task.cases[0], *task.gpu_cases, *task.cases[1:]):
-        asked = (tuple(spec.shape for spec in case.inputs), case.init_args)
-        if asked not in found:
-            found[asked] = Made(task, case)
+        if _asked(case) not in found:
+            found[_asked(case)] = Made(task, case)
     return list(found.values())
+
+
+def _asked(case: TestCase) -> tuple[Any, ...]:
+    return tuple(spec.shape for spec in case.inputs), case.init_args
+
+
+def _real(task: Task, made: Sequence[Made]) -> Made:
+    """At a GPU's main sizes, where the task has any, else at the first ones."""
+    case = task.gpu_cases[0] if task.gpu_cases else task.cases[0]
+    return next(m for m in made if _asked(m.case) == _asked(case))
 
 
 def _at_real_size(graph: Graph, made: Made) -> Graph:

@@ -129,3 +129,7 @@ def test_a_form_is_chosen_by_the_sizes_of_a_gpu():
     sizes = read(task).sizes
     assert [sizes[f"x_{axis}"] for axis in range(4)] == list(given.values())
     assert sizes["weight_0"] == task.gpu_cases[0].init_args[1]
+
+
+def test_a_form_is_chosen_by_a_gpus_main_sizes_where_they_are_the_first_ones():
+    assert problem("return x", **LINEAR).sizes["x_0"] == 64
