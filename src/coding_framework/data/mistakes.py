@@ -191,8 +191,8 @@ class _Targets:
         if name in self._functions:
             task = build_task(self._functions[name])
             found = self._by_task.get(task_digest(task), [])
-            written = [r for r in found if not r.level.startswith("broken")]
-            return with_naive(task, written), written
+            right = [r for r in found if not r.level.startswith("broken")]
+            return with_naive(task, right), right
         draft = find_draft(name)
         assert draft is not None
         task, written = module_kernels(draft)

@@ -147,10 +147,10 @@ def describe_task(task: Task) -> str:
     lines += ["", *_what_draws_keep(task)]
     judged = {receipt.code: receipt for receipt in packaged_kernels(task)}
     written = catalog.kernels_of(task.name) if task.source == "synthesis" and not judged else ()
-    for kernel in written or [r.kernel for r in judged.values()]:
-        said = _what_the_judge_said(judged.get(kernel.code))
-        why = kernel.why_faster or "the baseline"
-        lines += ["", f"--- {kernel.level}: {why} ({said})", kernel.code]
+    for example in written or [r.kernel for r in judged.values()]:
+        said = _what_the_judge_said(judged.get(example.code))
+        why = example.why_faster or "the baseline"
+        lines += ["", f"--- {example.level}: {why} ({said})", example.code]
     module = find_module(task.name)
     for kernel in kernels_of(module) if module is not None else ():
         lines += ["", f"--- level {kernel.level}: {kernel.reason or 'the baseline'}", kernel.source]
