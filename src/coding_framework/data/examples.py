@@ -32,7 +32,6 @@ from coding_framework.data.synthesis.catalog import (
 )
 from coding_framework.data.synthesis.faults import BrokenKernel, break_kernel
 from coding_framework.data.synthesis.measured import measured_speeds
-from coding_framework.data.synthesis.program import Program
 from coding_framework.data.synthesis.receipts import (
     Job,
     KernelReceipt,
@@ -185,7 +184,7 @@ def jobs_for(
     families = _families(split, 0, max_steps, max_tier, scope)
     hard = (members for members in families if family_of(members[0]).tier >= min_tier)
     functions = list(islice(round_robin(hard), n))
-    write_all([build_task(function) for function in functions if isinstance(function, Program)])
+    write_all([build_task(function) for function in functions])
     jobs = []
     for function in functions:
         task, made = build_task(function), kernels(function)

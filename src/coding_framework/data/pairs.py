@@ -32,7 +32,6 @@ from coding_framework.data.synthesis.catalog import (
     split_of,
 )
 from coding_framework.data.synthesis.faults import BrokenKernel, break_in_many_ways
-from coding_framework.data.synthesis.program import Program
 from coding_framework.data.synthesis.receipts import (
     Job,
     KernelReceipt,
@@ -53,7 +52,7 @@ _FASTER = 1.02
 def kernel_jobs(functions: Iterable[Function]) -> Iterator[Job]:
     """All kernels of the functions."""
     chosen = list(functions)
-    write_all([build_task(function) for function in chosen if isinstance(function, Program)])
+    write_all([build_task(function) for function in chosen])
     for function in chosen:
         task = build_task(function)
         for kernel in kernels(function):

@@ -21,7 +21,6 @@ from coding_framework.data.synthesis.op_table import OPERAND_OPS, SCALAR_OPS, UN
 from coding_framework.data.synthesis.ops import Step
 from coding_framework.data.synthesis.program import Program, fingerprint, parse_program, spelled
 from coding_framework.data.synthesis.reference import make_task
-from coding_framework.data.synthesis.styles import COMPACT
 from coding_framework.data.synthesis.workloads.base import Workload
 from coding_framework.data.synthesis.workloads.table import (
     FAMILY_OF_OPERATION,
@@ -175,11 +174,10 @@ def _belongs(program: Program, family: Family) -> bool:
 
 @lru_cache(maxsize=4096)
 def build_task(function: Function) -> Task:
-    """The task of a function. A program's has no kernel: reading it takes half a second."""
+    """The task of a function, without a kernel: reading it takes some tenths of a second."""
     split = split_of(function)
     if isinstance(function, Workload):
-        task = make_workload_task(function, split)
-        return task.model_copy(update={"naive_kernel": kernels(function)[0].code})
+        return make_workload_task(function, split)
     family = _family_of_program(function)
     return make_task(function, family=family.name, tier=family.tier, split=split)
 
@@ -187,8 +185,6 @@ def build_task(function: Function) -> Task:
 def kernels(function: Function) -> tuple[KernelExample, ...]:
     """Naive first, then faster ones with a reason, the best guess last. Correctness is what the
     judge finds (`receipts`)."""
-    if isinstance(function, Workload):
-        return function.op.kernels(function, COMPACT)
     return compiled.kernels_of(build_task(function))
 
 

@@ -9,37 +9,20 @@ Guaranteed: steps stay inside their domain for the declared inputs (the interval
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, TypeVar
 
 from coding_framework.data.synthesis.interval import Interval
-from coding_framework.data.synthesis.kernel_text import (
-    Launch,
-    Lines,
-    fill,
-    one_kernel,
-    statements,
-)
 from coding_framework.data.synthesis.ops import Step
-from coding_framework.data.synthesis.program import INPUT_RANGES, Operation, is_redundant
-from coding_framework.data.synthesis.styles import Style
-from coding_framework.types import DType, KernelExample, TensorSpec
+from coding_framework.data.synthesis.program import INPUT_RANGES, is_redundant
+from coding_framework.types import DType, TensorSpec
 
-About = TypeVar("About")
 Params = tuple[int, ...]
 Size = tuple[int, ...]
 Shapes = tuple[tuple[int, ...], ...]
 
-C_TYPES: dict[DType, str] = {
-    "float32": "float",
-    "float16": "at::Half",
-    "bfloat16": "at::BFloat16",
-    "int32": "int",
-    "int64": "int64_t",
-}
 DTYPE_TOKENS: dict[DType, str] = {"float32": "", "float16": "f16", "bfloat16": "bf16"}
 """Last token of a workload's name; float32 has none."""
 
@@ -73,8 +56,6 @@ class WorkloadOp:
     """Lines of `forward`, parameters by letter in braces; the last one is an expression."""
     spoken: str
     """With {v} for x."""
-    kernels: Callable[[Any, Style], tuple[KernelExample, ...]]
-    """Of a `Workload`: naive first."""
     sizes: tuple[Size, Size, Size]
     """For the emulator: main, odd, tiny."""
     gpu_sizes: tuple[Size, Size, Size]
@@ -138,25 +119,6 @@ class Workload:
     def named(self) -> dict[str, int]:
         """The parameters by letter."""
         return dict(zip(self.op.letters, self.params, strict=True))
-
-    @property
-    def tensors(self) -> tuple[tuple[str, str], ...]:
-        """(name, C type of an element) of each input."""
-        given = self.op.inputs(self.params, self.op.sizes[0])
-        return tuple((g.name, C_TYPES[self._dtype(g)]) for g in given)
-
-    @property
-    def element(self) -> str:
-        """C type of an element of the output."""
-        return C_TYPES[self.op.output or self.dtype]
-
-    def pre(self, value: str) -> Lines:
-        """The steps before, on a C variable."""
-        return statements(tuple(Operation(s, "") for s in self.before), value)
-
-    def post(self, value: str) -> Lines:
-        """The steps after, on a C variable."""
-        return statements(tuple(Operation(s, "") for s in self.after), value)
 
     def specs(self, size: Size) -> tuple[TensorSpec, ...]:
         """The inputs at a size, with their declared domains."""
@@ -235,47 +197,3 @@ def within(
 ) -> Callable[[Interval], Interval]:
     """The same whatever x is."""
     return lambda v: Interval(low, high, typical_low, typical_high)
-
-
-def each(
-    writers: Sequence[Callable[[About, Workload, Style], KernelExample]],
-    about: About,
-    workload: Workload,
-    style: Style,
-) -> tuple[KernelExample, ...]:
-    """The kernels that the writers make, the naive one first. about: what they are told of the
-    operation beside its parameters."""
-    return tuple(write(about, workload, style) for write in writers)
-
-
-@dataclass(frozen=True, slots=True)
-class Writer:
-    """Writes the kernels of one workload in one style."""
-
-    workload: Workload
-    style: Style
-
-    def body(self, template: str, **values: str | int | Lines) -> Lines:
-        """A filled template (`fill`). Unless given otherwise, `$o` is the output, `$i` the index,
-        `$v` the value, `$pre` the steps before on it, and `$post` those after on `a`."""
-        v = str(values.get("v", self.style.value))
-        usual: dict[str, str | int | Lines] = {
-            "o": self.style.out,
-            "i": self.style.index,
-            "v": v,
-            "pre": self.workload.pre(v),
-            "post": self.workload.post("a"),
-        }
-        return fill(template, **(usual | values))
-
-    def example(
-        self,
-        level: str,
-        comment: str,
-        launch: Launch,
-        body: Lines,
-        why: str = "",
-        before: Sequence[Lines] = (),
-    ) -> KernelExample:
-        """The whole source around the body of its kernel. before: as of `one_kernel`."""
-        return one_kernel(self.workload, self.style, level, comment, launch, body, why, before)

@@ -28,7 +28,7 @@ MOST_BEFORE, MOST_AFTER = 1, 2
 
 
 def make_workload_task(workload: Workload, split: Split) -> Task:
-    """The task without its naive kernel (`catalog.find` adds it)."""
+    """The task of a workload."""
     family = FAMILY_OF_OPERATION[workload.op.name]
     return Task(
         name=workload.name,
@@ -45,7 +45,7 @@ def make_workload_task(workload: Workload, split: Split) -> Task:
 
 def workload_source(workload: Workload) -> str:
     """A `Model` with one statement per step, the operation's lines between them."""
-    names = ", ".join(name for name, _ in workload.tensors)
+    names = ", ".join(spec.name for spec in workload.specs(workload.op.sizes[0]))
     lines = [f"x = {s.render(s.op.torch, 'x')}" for s in workload.before]
     *above, last = (line.format(**workload.named) for line in workload.op.torch)
     lines += above
