@@ -126,6 +126,75 @@ def _varying(made: Sequence[Made]) -> frozenset[Axis]:
     )
 
 
+_LEFT_OUT = {"aten.slice.Tensor": 0, "aten.slice_scatter.default": 1}
+"""What PyTorch leaves out where it is of all of an axis; how many tensors beside the one it is of
+stand before the axis."""
+
+
+class Whole:
+    """A slice that a trace leaves out, as an operation."""
+
+    kwargs: Mapping[str, Any] = {}
+
+    def __init__(self, of: Any, like: Any, before: int) -> None:
+        """of: the tensor's value in this trace. like: the slice in another."""
+        axis = _axis(like)
+        length = of.shape[axis]
+        end = like.args[before + 3] if len(like.args) > before + 3 else length
+        asked = end if isinstance(end, int) and end > 1 << 60 else length
+        self.args = (*[None] * (before + 1), axis, 0, asked)
+        self.meta = {"val": of}
+
+
+def _axis(node: Any) -> Any:
+    """Of a slice; None of another operation, -1 where there is none."""
+    if node is None:
+        return -1
+    before = _LEFT_OUT.get(str(node.target))
+    return None if before is None else (*node.args, 0, 0)[before + 1]
+
+
+def _aligned(traces: Sequence[Trace]) -> list[tuple[Any, ...]]:
+    """The operations of all traces side by side. Raises UnreadableError where they differ in more
+    than what PyTorch leaves out."""
+    aligned: list[tuple[Any, ...]] = []
+    place = [0] * len(traces)
+    together = [*zip(*(t.arguments for t in traces), strict=True),
+                *zip(*(t.constants for t in traces), strict=False)]  # fmt: skip
+    beside = {node: nodes for nodes in together for node in nodes}
+    while any(at < len(t.nodes) for at, t in zip(place, traces, strict=True)):
+        found = [t.nodes[at] if at < len(t.nodes) else None
+                 for at, t in zip(place, traces, strict=True)]  # fmt: skip
+        kinds = {(str(n.target), _axis(n)) if n is not None else None for n in found}
+        if len(kinds) > 1:
+            slices = [n for n in found if isinstance(_axis(n), int) and n is not None]
+            if not slices:
+                raise _unlike(found)
+            like = min(slices, key=_axis)
+            before = _LEFT_OUT[str(like.target)]
+            of = beside.get(like.args[0])
+            if of is None:
+                raise _unlike(found)
+            found = [
+                n if n is not None and (n.target, _axis(n)) == (like.target, _axis(like))
+                else Whole(one.meta["val"], like, before)
+                for n, one in zip(found, of, strict=True)
+            ]  # fmt: skip
+        beside |= dict.fromkeys((n for n in found if not isinstance(n, Whole)), tuple(found))
+        place = [at + (not isinstance(n, Whole)) for at, n in zip(place, found, strict=True)]
+        aligned.append(tuple(found))
+    return aligned
+
+
+def _unlike(found: Sequence[Any]) -> UnreadableError:
+    node = next(n for n in found if n is not None)
+    where = node.meta.get("stack_trace", "")
+    return UnreadableError(
+        f"the module does other operations at different sizes ({where or node.target}): a loop "
+        "over an axis or an `if` on a size has no kernel for all sizes"
+    )
+
+
 def _alike(traces: list[Trace]) -> list[Trace]:
     """Without the one of at least four that does other operations: where a size is 1, PyTorch may
     leave some out. Where more differ, all stay, and are refused."""
@@ -167,10 +236,9 @@ class _SideBySide:
         return wish if count == 1 else self._name(f"{wish}_{count}")
 
     def graph(self) -> Graph:
-        self._same_length()
+        together = _aligned(self.traces)
         arguments = self._arguments()
-        together = zip(*(e.nodes for e in self.traces), strict=True)
-        nodes = [self._node(exported) for exported in together]
+        nodes = [self._node(traced) for traced in together]
         outputs = tuple(self._argument([n] * len(self.traces)) for n in self.first.outputs)
         if any(not isinstance(o, Node) for o in outputs):
             raise UnreadableError("the module returns a number and no tensor: return a tensor")
@@ -182,21 +250,6 @@ class _SideBySide:
             outputs=outputs,
             constants=self.constants,
         )
-
-    def _same_length(self) -> None:
-        lengths = {len(e.nodes) for e in self.traces}
-        for a, *rest in zip(*(e.nodes for e in self.traces), strict=False):
-            if any(str(b.target) != str(a.target) for b in rest):
-                where = a.meta.get("stack_trace", "")
-                raise UnreadableError(
-                    f"the module does other operations at other sizes ({where or a.target}): a "
-                    "loop over an axis or an `if` on a size has no kernel for all sizes"
-                )
-        if len(lengths) > 1:
-            raise UnreadableError(
-                f"the module does {min(lengths)} to {max(lengths)} operations at different sizes: "
-                "a loop over an axis has no kernel for all sizes"
-            )
 
     # --- arguments ---
 
@@ -235,7 +288,7 @@ class _SideBySide:
         for place, name in enumerate(taken):
             metas = [e.arguments[place].meta["val"] for e in self.traces]
             made = Node("argument", name, (self._type(metas),))
-            self.found[self.first.arguments[place]] = made
+            self.found |= dict.fromkeys((t.arguments[place] for t in self.traces), made)
             nodes.append(made)
         self._constants()
         return nodes
@@ -254,7 +307,7 @@ class _SideBySide:
         import torch
 
         self.constants: dict[str, tuple[float, ...]] = {}
-        for together in zip(*(e.constants for e in self.traces), strict=True):
+        for together in zip(*(t.constants for t in self.traces), strict=False):
             if not together[0].users:
                 continue
             tensors = [t.constant(n) for t, n in zip(self.traces, together, strict=True)]
@@ -271,13 +324,13 @@ class _SideBySide:
                 )
             name = self._name("constant")
             node = Node("constant", name, (TensorType(tuple(first.shape), _dtype(first.dtype)),))
-            self.found[together[0]] = node
+            self.found |= dict.fromkeys(together, node)
             self.constants[name] = tuple(float(v) for v in first.flatten().tolist())
 
     # --- operations ---
 
     def _node(self, together: Sequence[Any]) -> Node:
-        first = together[0]
+        first = next(n for n in together if not isinstance(n, Whole))
         value = first.meta.get("val")
         if getattr(first.target, "__name__", "") == "getitem":
             source, number = first.args
@@ -287,7 +340,7 @@ class _SideBySide:
                     (self._type([n.meta["val"] for n in together]),),
                     {"self": self.found[source], "number": number}, self.found[source].line,
                 )  # fmt: skip
-                self.found[first] = node
+                self.found |= dict.fromkeys(together, node)
                 return node
         op = str(first.target).removeprefix("aten.")
         metas = [n.meta["val"] for n in together]
@@ -302,18 +355,18 @@ class _SideBySide:
         )
         line = first.meta.get("stack_trace", "")
         try:
-            args = self._by_schema(together)
+            args = self._by_schema(first.target, together)
         except UnreadableError as e:
             raise UnreadableError(f"{op} ({line}): {e}") from e
         node = Node(op, self._name(op.partition(".")[0].strip("_")), types, args, line)
-        self.found[first] = node
+        self.found |= dict.fromkeys(together, node)
         return node
 
-    def _by_schema(self, together: Sequence[Any]) -> Mapping[str, Any]:
+    def _by_schema(self, target: Any, together: Sequence[Any]) -> Mapping[str, Any]:
         """The arguments by their names, defaults filled in."""
-        schema = getattr(together[0].target, "_schema", None)
+        schema = getattr(target, "_schema", None)
         if schema is None:
-            raise UnreadableError(f"{together[0].target} is no operation of ATen")
+            raise UnreadableError(f"{target} is no operation of ATen")
         found: dict[str, Any] = {}
         for number, argument in enumerate(schema.arguments):
             given = [
@@ -330,7 +383,7 @@ class _SideBySide:
         import torch
         from torch import fx
 
-        first = given[0]
+        first = next((g for g in given if isinstance(g, fx.Node)), given[0])
         if isinstance(first, fx.Node):
             if isinstance(first.meta.get("val"), bool):
                 return self._argument([n.meta["val"] for n in given])

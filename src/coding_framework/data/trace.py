@@ -220,16 +220,11 @@ _SAME = ("clone", "alias", "detach", "lift_fresh_copy", "contiguous")
 
 
 def _simplify(graph: Any) -> None:
-    """Copies of a tensor, and slices of all of an axis, are the tensor itself: PyTorch makes them
-    at some sizes and not at others. What no output depends on goes."""
+    """Copies of a tensor are the tensor itself: PyTorch makes them at some sizes and not at others.
+    What no output depends on goes."""
     for node in graph.nodes:
-        name = str(node.target).removeprefix("aten.").partition(".")[0]
-        if name not in (*_SAME, "slice", "slice_scatter"):
-            continue
-        of = node.args[name == "slice_scatter"]
-        before, behind = ([expression(d) for d in n.meta["val"].shape] for n in (of, node))
-        if name in _SAME or before == behind:
-            node.replace_all_uses_with(of)
+        if str(node.target).removeprefix("aten.").partition(".")[0] in _SAME:
+            node.replace_all_uses_with(node.args[0])
     graph.eliminate_dead_code()
 
 

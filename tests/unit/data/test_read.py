@@ -94,9 +94,15 @@ def test_writes_into_tensors_are_none_in_the_graph():
     assert graph.outputs[0].base == "relu"
 
 
-def test_copies_and_slices_of_all_of_an_axis_are_the_tensor():
-    graph = problem("return x[:, :].clone().contiguous() + 1")
+def test_copies_are_the_tensor():
+    graph = problem("return x.clone().contiguous() + 1")
     assert [n.base for n in graph.nodes] == ["add"]
+
+
+def test_a_slice_that_is_all_of_an_axis_at_one_size_is_a_slice_at_each():
+    graph = problem("return x + torch.ones(48)[: x.size(1)]")
+    assert [n.base for n in graph.nodes] == ["full", "slice", "add"]
+    assert str(graph.nodes[1].type.shape[0]) == "x_1"
 
 
 @pytest.mark.parametrize(
