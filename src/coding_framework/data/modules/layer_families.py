@@ -131,8 +131,6 @@ def separable_convolutions() -> Iterator[ModuleDraft]:
 
 # --- pooling -------------------------------------------------------------------------------------
 
-_POOL_RANK = {1: 3, 2: 4, 3: 5}
-
 
 def pool_draft(family: str, n: int, o: Operation, low: float | None = None) -> ModuleDraft:
     """Pooled extents: large enough for every window."""

@@ -7,7 +7,6 @@ after it stand at its end. Inside a kernel `x` is the tensor in hand, `i` the pl
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -507,8 +506,3 @@ def longest_sum(lowering: Lowering, sizes: Mapping[str, int]) -> int:
     """Terms of the longest sum at these sizes."""
     values = lowering.values(sizes)
     return max((extent(t, values) for t in lowering.terms), default=1)
-
-
-def elements(dims: Sequence[str], values: Mapping[str, int]) -> int:
-    """The number of elements at these sizes."""
-    return math.prod(extent(d, values) for d in dims)

@@ -46,14 +46,6 @@ class Product:
         return ("x", "u", *self.extra)
 
 
-def _flat(product: Product, row: str, inner: str) -> str:
-    return f"{row} * k + {inner}" if product.x_inner_first else f"({inner}) * m + {row}"
-
-
-def _flat_u(product: Product, inner: str, column: str) -> str:
-    return f"{column} * k + {inner}" if product.u_inner_first else f"({inner}) * n + {column}"
-
-
 def _signature(product: Product, name: str, head: str = "__global__ void") -> str:
     pointers = ", ".join(f"const float* {n}" for n in product.names)
     return f"{head} {name}({pointers}, float* o, int m, int n, int k)"
