@@ -83,7 +83,7 @@ def by_tiles(w: Any, group: Group, product: Product, tiling: Tiling) -> None:
     with body.block(f"auto {store} = [=]({taken})", end=";"):
         row = body.split(down, body.dims(product.rows), "row")
         column = body.split(along, body.dims(product.columns), "column")
-        places = product.place(at, row, column)
+        places = product.place(body, at, row, column)
         value = product.value(body, places, total)
         writes = w.finish(group, body, places, {0: value})
     sides = (left, right)

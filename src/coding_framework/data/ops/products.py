@@ -36,8 +36,8 @@ class Product:
     inner: tuple[Extent, ...]
     left: Side
     right: Side
-    place: Callable[[Places, Places, Places], list[str]]
-    """(in the batch, row, column) -> place in the result."""
+    place: Callable[[Body, Places, Places, Places], list[str]]
+    """(body, place in the batch, row, column) -> place in the result."""
     value: Callable[[Body, Places, str], str] = lambda body, places, total: total
     """Of a result, by its place and its sum."""
 
@@ -70,7 +70,7 @@ def _matrices(reads: Reads, node: Node) -> Product | None:
 
     return Product(
         batch, rows, other[-1:], one[-1:], of_left, of_right,
-        lambda at, row, column: [*at, *row, *column],
+        lambda body, at, row, column: [*at, *row, *column],
         _added(reads, node) if node.base in ("addmm", "baddbmm") else _as_it_is,
     )  # fmt: skip
 
@@ -107,7 +107,7 @@ def _linear(reads: Reads, node: Node) -> Product | None:
         (), x.type.shape[:-1], weight.type.shape[:1], x.type.shape[-1:],
         lambda body, at, row, k: reads.read(x, body, [*row, *k]),
         lambda body, at, column, k: reads.read(weight, body, [*column, *k]),
-        lambda at, row, column: [*row, *column], value,
+        lambda body, at, row, column: [*row, *column], value,
     )  # fmt: skip
 
 
@@ -141,7 +141,7 @@ def _einsum(reads: Reads, node: Node) -> Product | None:
 
         return read
 
-    def place(at: Places, row: Places, column: Places) -> list[str]:
+    def place(body: Body, at: Places, row: Places, column: Places) -> list[str]:
         where = dict(zip((*batch, *rows, *columns), (*at, *row, *column), strict=True))
         return [where[c] for c in out]
 
@@ -206,10 +206,9 @@ def _convolution(reads: Reads, node: Node) -> Product | None:
     def value(body: Body, places: Places, total: str) -> str:
         return total if bias is None else f"{total} + {atom(reads.read(bias, body, [places[1]]))}"
 
-    def place(at: Places, row: Places, column: Places) -> list[str]:
+    def place(body: Body, at: Places, row: Places, column: Places) -> list[str]:
         image, *there = column
-        own = plus(times(at[0], reads.sizes.name(rows)), row[0]) if many else row[0]
-        return [image, own, *there]
+        return [image, of_group(body, at, rows, row[0]), *there]
 
     shape = node.type.shape
     return Product(
