@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from coding_framework.data.cuda import cuda_text
+from coding_framework.data.cuda import Lines, cuda_text, fill
 from coding_framework.data.modules.kernels.tensor_cores import (
     COPY,
     COPY_ONE,
@@ -24,7 +24,6 @@ from coding_framework.data.modules.kernels.tensor_cores import (
     source_offsets,
     store,
 )
-from coding_framework.data.synthesis.kernel_text import Lines, fill
 
 MOST_TAPS = 61
 """Of the tensor-core kernels, which keep a bit of each in 64."""

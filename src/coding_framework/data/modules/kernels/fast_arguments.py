@@ -3,6 +3,7 @@ value and the first place that has it."""
 
 from __future__ import annotations
 
+from coding_framework.data.cuda import Lines
 from coding_framework.data.modules.kernels.fast_groups import (
     Groups,
     NotFasterError,
@@ -13,7 +14,7 @@ from coding_framework.data.modules.kernels.fast_groups import (
     one_writes,
     walk,
 )
-from coding_framework.data.modules.kernels.lowering import Lines, Lowering
+from coding_framework.data.modules.kernels.lowering import Lowering
 from coding_framework.data.modules.kernels.naive_layers import Parameters
 from coding_framework.data.modules.records import Operation
 

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from coding_framework.data.cuda import Lines
 from coding_framework.data.modules.kernels.fours import fours
 from coding_framework.data.modules.kernels.lowering import (
     BLOCK,
     JOINS,
     Join,
-    Lines,
     Lowering,
     Tensor,
     coordinates,

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from coding_framework.data.cuda import Lines
 from coding_framework.data.modules.kernels.fast_groups import NotFasterError
 from coding_framework.data.modules.kernels.fours import FOUR, fours, grid_of_fours
 from coding_framework.data.modules.kernels.lowering import (
     BLOCK,
-    Lines,
     Lowering,
     Tensor,
     coordinates,

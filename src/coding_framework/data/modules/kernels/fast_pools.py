@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from math import prod
 
+from coding_framework.data.cuda import Lines
 from coding_framework.data.modules.kernels.fast_groups import NotFasterError
 from coding_framework.data.modules.kernels.lowering import (
     BLOCK,
     JOINS,
     Join,
-    Lines,
     Lowering,
     coordinates,
     decomposed,

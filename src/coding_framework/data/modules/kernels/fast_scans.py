@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coding_framework.data.cuda import Lines
 from coding_framework.data.modules.kernels.fast_groups import (
     MANY_BLOCKS,
     SHORT,
@@ -16,13 +17,7 @@ from coding_framework.data.modules.kernels.fast_groups import (
     grid_of,
     group_index,
 )
-from coding_framework.data.modules.kernels.lowering import (
-    BLOCK,
-    Lines,
-    Lowering,
-    linear,
-    product_of,
-)
+from coding_framework.data.modules.kernels.lowering import BLOCK, Lowering, linear, product_of
 from coding_framework.data.modules.records import extent
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from coding_framework.data.cuda import Lines
 from coding_framework.data.modules.kernels.lowering import (
     BLOCK,
-    Lines,
     Lowering,
     Tensor,
     coordinates,

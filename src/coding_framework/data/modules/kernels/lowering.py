@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Literal
 
+from coding_framework.data.cuda import Lines
 from coding_framework.data.modules.pointwise import POINTWISE, c_statements
 from coding_framework.data.modules.records import ModuleTask, Operation, Parameter, extent
 
-Lines = list[str]
 BLOCK = 256
 MANY_GROUPS = 8192
 """So many results at a GPU's main sizes keep it busy with one thread each."""
@@ -506,3 +506,8 @@ def longest_sum(lowering: Lowering, sizes: Mapping[str, int]) -> int:
     """Terms of the longest sum at these sizes."""
     values = lowering.values(sizes)
     return max((extent(t, values) for t in lowering.terms), default=1)
+
+
+def signed(number: int) -> str:
+    """What adds a number to an expression; nothing for 0."""
+    return "" if number == 0 else f" + {number}" if number > 0 else f" - {-number}"

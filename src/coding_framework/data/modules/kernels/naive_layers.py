@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from coding_framework.data.cuda import Lines
 from coding_framework.data.modules.kernels.fast_groups import Groups, Pass, whole_groups
 from coding_framework.data.modules.kernels.lowering import (
     BLOCK,
     MANY_GROUPS,
-    Lines,
     Lowering,
     Tensor,
     factor,
     linear,
     product_of,
+    signed,
 )
 from coding_framework.data.modules.pointwise import c_literal
 from coding_framework.data.modules.records import Operation, Parameter, extent
-from coding_framework.data.synthesis.kernel_text import signed
 
 Parameters = tuple[Parameter, ...]
 Lower = Callable[[Lowering, Operation, Parameters], None]

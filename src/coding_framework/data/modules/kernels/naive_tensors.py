@@ -10,6 +10,7 @@ from coding_framework.data.modules.kernels.lowering import (
     Tensor,
     linear,
     product_of,
+    signed,
 )
 from coding_framework.data.modules.kernels.naive_layers import (
     Lower,
@@ -21,7 +22,6 @@ from coding_framework.data.modules.kernels.naive_layers import (
 from coding_framework.data.modules.pointwise import c_literal
 from coding_framework.data.modules.records import Operation
 from coding_framework.data.modules.structural import REDUCTIONS
-from coding_framework.data.synthesis.kernel_text import signed
 
 # --- reductions ----------------------------------------------------------------------------------
 

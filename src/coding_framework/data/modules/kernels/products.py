@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coding_framework.data.cuda import cuda_text
+from coding_framework.data.cuda import Lines, cuda_text, fill
 from coding_framework.data.modules.kernels.tensor_cores import (
     COPY,
     COPY_ONE,
@@ -22,7 +22,6 @@ from coding_framework.data.modules.kernels.tensor_cores import (
     source_offsets,
     store,
 )
-from coding_framework.data.synthesis.kernel_text import Lines, fill
 
 
 @dataclass(frozen=True, slots=True)

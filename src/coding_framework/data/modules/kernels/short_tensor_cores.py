@@ -23,8 +23,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from coding_framework.data.cuda import cuda_text
-from coding_framework.data.synthesis.kernel_text import Lines, fill, signed
+from coding_framework.data.cuda import Lines, cuda_text, fill
+from coding_framework.data.modules.kernels.lowering import signed
 
 TILE = 64
 """Outputs of a block along each factor."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from coding_framework.data.cuda import Lines
 from coding_framework.data.modules.kernels.fast_layers import FAST, reason
 from coding_framework.data.modules.kernels.heads import (
     CONVOLUTIONS,
@@ -21,7 +22,7 @@ from coding_framework.data.modules.kernels.heads import (
     scaled_sum,
     tiled,
 )
-from coding_framework.data.modules.kernels.lowering import Lines, Lowering, product_of, strip
+from coding_framework.data.modules.kernels.lowering import Lowering, product_of, strip
 from coding_framework.data.modules.kernels.naive import lower
 from coding_framework.data.modules.kernels.naive_layers import Lower
 from coding_framework.data.modules.kernels.short_tensor_cores import (

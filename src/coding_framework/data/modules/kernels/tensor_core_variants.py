@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from coding_framework.data.cuda import Lines
 from coding_framework.data.modules.kernels.convolutions import (
     MOST_TAPS,
     Convolution,
@@ -28,7 +29,7 @@ from coding_framework.data.modules.kernels.heads import (
     scaled_sum,
     tiled,
 )
-from coding_framework.data.modules.kernels.lowering import Lines, Lowering, product_of, strip
+from coding_framework.data.modules.kernels.lowering import Lowering, product_of, strip
 from coding_framework.data.modules.kernels.naive import lower
 from coding_framework.data.modules.kernels.naive_layers import Lower
 from coding_framework.data.modules.kernels.products import Product, tensor_parts, tile_parts

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coding_framework.data.cuda import cuda_text
-from coding_framework.data.synthesis.kernel_text import Lines, fill
+from coding_framework.data.cuda import Lines, cuda_text, fill
 
 STAGES = 3
 """Stages in shared memory: one is worked on while two are on their way."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
-from coding_framework.data.cuda import cuda_text
+from coding_framework.data.cuda import cuda_text, fill
 from coding_framework.data.modules.kernels.convolutions import (
     MOST_TAPS,
     TENSOR,
@@ -32,7 +32,6 @@ from coding_framework.data.modules.kernels.tensor_cores import (
     source_offsets,
     store,
 )
-from coding_framework.data.synthesis.kernel_text import fill
 
 _PACK = cuda_text("transposed_weights.cu")
 """The compiler sorts the taps: a policy that was shown the sorted numbers wrote others, or did not
