@@ -45,9 +45,12 @@ RATE = 50
 USERS = 5000
 """Who come again and again, but for the soak."""
 WINDOW_S = 1200.0
-"""Of a user in the rollout: in the soak windows are open of more users than a rollout remembers."""
+"""Of a user in the rollout."""
 WARM_S = 120.0
 """At the soak's rate, before it begins."""
+IDLE_S = 20.0
+"""Connections to the model server that nobody uses are closed after 15 s: descriptors are counted
+then, not while one is held for each request that ran at a time."""
 
 
 def started(stack: ExitStack, command: list[str], log: Path) -> tuple[subprocess.Popen[str], str]:
@@ -253,6 +256,7 @@ async def soak(
     await wait_ready(url)
     users = new_users(random.Random(0))
     await closed_loop(url, 16, warm_s, users, at_most=RATE)
+    await asyncio.sleep(IDLE_S)
     before, kept = memory_and_files(server), bytes_of(folder)
     samples: list[dict[str, float]] = []
     sampling = asyncio.create_task(sample(server, folder, samples))
@@ -260,6 +264,7 @@ async def soak(
     rate = await closed_loop(url, 16, seconds, users, at_most=RATE)
     cpu = cpu_s(server) - cpu
     sampling.cancel()
+    await asyncio.sleep(IDLE_S)
     after, grown = memory_and_files(server), bytes_of(folder) - kept
     middle = samples[len(samples) // 2]["resident_mb"]
     return {
