@@ -206,7 +206,7 @@ def test_the_shadow_answers_unseen_and_then_the_candidate_serves(running: Deploy
     kinds = [e.kind for e in running.manager.store.events(experiment)]
     assert kinds.count("shadow_pair") >= 4
     moved = running.manager.history("kernels")[-1]
-    assert (moved.actor, moved.reason) == ("controller", "the shadow does no harm")
+    assert (moved["actor"], moved["reason"]) == ("controller", "the shadow does no harm")
     assert verify(running.manager.store).difference is None
 
 

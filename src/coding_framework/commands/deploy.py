@@ -272,11 +272,11 @@ def _history(args: Namespace) -> int:
         manager.store.endpoint(args.alias)
     for entry in manager.history(args.alias):
         if args.json:
-            print(entry.model_dump_json())
+            print(json.dumps(entry))
             continue
-        after = " ".join(f"{k}={v}" for k, v in entry.after.items())
-        why = f": {entry.reason}" if entry.reason else ""
-        print(f"{entry.at}  {entry.actor:<12} {entry.action:<10} {after}{why}")
+        after = " ".join(f"{k}={v}" for k, v in entry["after"].items())
+        why = f": {entry['reason']}" if entry["reason"] else ""
+        print(f"{entry['at']}  {entry['actor']:<12} {entry['action']:<10} {after}{why}")
     return EXIT_OK
 
 

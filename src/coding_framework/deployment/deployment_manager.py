@@ -29,6 +29,8 @@ from coding_framework.types import Record
 GATE_LOSS = -0.02
 """A candidate whose pass@1 may be no lower than this, by the end of its interval, is tried out."""
 
+_TEXT, _JSON = ("actor", "action", "experiment", "reason"), ("before", "after", "evidence")
+
 
 class Status(Record):
     """What an alias stands for, and its rollout."""
@@ -38,20 +40,6 @@ class Status(Record):
     previous: str | None
     generation: int
     rollout: Evaluation | None
-
-
-class HistoryEntry(Record):
-    """One change, of the audit chain."""
-
-    seq: int
-    at: str
-    actor: str
-    action: str
-    experiment: str | None
-    before: dict[str, Any] | None
-    after: dict[str, Any]
-    reason: str
-    evidence: dict[str, Any]
 
 
 class DeploymentManager:
@@ -156,28 +144,17 @@ class DeploymentManager:
             rollout=self.experiments.evaluate(found.id) if found else None,
         )  # fmt: skip
 
-    def history(self, alias: str | None = None) -> list[HistoryEntry]:
-        """Oldest first; of one alias, or all."""
+    def history(self, alias: str | None = None) -> list[dict[str, Any]]:
+        """Every change, oldest first, with who and why; of one alias, or all."""
         own = {row.id: row.alias for row in self.store.experiments()}
         found = []
         for row in self.store.audit():
-            before, after = json.loads(row.before), json.loads(row.after)
-            of = own.get(row.experiment or "") or after.get("alias")
-            if alias is None or of == alias:
-                at = datetime.fromtimestamp(row.ts_us / 1e6, UTC).isoformat(timespec="seconds")
-                found.append(
-                    HistoryEntry(
-                        seq=row.seq,
-                        at=at,
-                        actor=row.actor,
-                        action=row.action,
-                        experiment=row.experiment,
-                        before=before,
-                        after=after,
-                        reason=row.reason,
-                        evidence=json.loads(row.evidence),
-                    )
-                )
+            at = datetime.fromtimestamp(row.ts_us / 1e6, UTC).isoformat(timespec="seconds")
+            told = {name: json.loads(getattr(row, name)) for name in _JSON}
+            plain = {name: getattr(row, name) for name in _TEXT}
+            of = own.get(row.experiment or "") or told["after"].get("alias")
+            if alias in (None, of):
+                found.append({"seq": row.seq, "at": at, **plain, **told})
         return found
 
     # --- rollouts -------------------------------------------------------------------------------

@@ -427,7 +427,7 @@ def expose(
 ) -> bool:
     """`ABTestManager.record_exposure` within a transaction of several. caller: whose request it is,
     who alone may say what became of it."""
-    if not tx.is_serving(experiment):
+    if tx.state_of(experiment) not in SERVING:
         return False
     added = tx.add_event(
         f"{request}:e", "exposure", canonical({"caller": caller.hex()} if caller else {}),

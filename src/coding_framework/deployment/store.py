@@ -168,23 +168,21 @@ class Transaction:
         return self._added(done)
 
     def add_outcome(self, request: str, body: str) -> bool:
-        """Append the outcome of an exposure, with its unit and variant; False where there is no
-        such exposure or it has an outcome."""
-        done = self._db.execute(
-            "INSERT INTO event(id, ts_us, boot, experiment, kind, unit, variant, request, body)"
-            " SELECT request || ':o', ?, ?, experiment, 'outcome', unit, variant, request, ?"
-            " FROM event WHERE id = ? ON CONFLICT(id) DO NOTHING",
-            (self.now_us, boot_id(), body, f"{request}:e"),
-        )
-        return self._added(done)
+        """Append the outcome of an exposure; False where there is no such exposure or it has an
+        outcome."""
+        return self._add_about(request, "outcome", "o", body)
 
     def add_feedback(self, request: str, metric: str, body: str) -> bool:
         """Append what a caller says of an exposed request, once a metric; False where it did."""
+        return self._add_about(request, "feedback", f"f:{metric}", body)
+
+    def _add_about(self, request: str, kind: str, suffix: str, body: str) -> bool:
+        """With the unit and variant of its exposure."""
         done = self._db.execute(
             "INSERT INTO event(id, ts_us, boot, experiment, kind, unit, variant, request, body)"
-            " SELECT request || ':f:' || ?, ?, ?, experiment, 'feedback', unit, variant, request, ?"
+            " SELECT request || ':' || ?, ?, ?, experiment, ?, unit, variant, request, ?"
             " FROM event WHERE id = ? ON CONFLICT(id) DO NOTHING",
-            (metric, self.now_us, boot_id(), body, f"{request}:e"),
+            (suffix, self.now_us, boot_id(), kind, body, f"{request}:e"),
         )
         return self._added(done)
 
@@ -207,11 +205,6 @@ class Transaction:
 
     def events(self, experiment: str, after: int = 0) -> Iterator[Event]:
         return _events(self._db, experiment, after)
-
-    def is_serving(self, experiment: str) -> bool:
-        """Whether units may be enrolled now."""
-        row = self._db.execute("SELECT state FROM experiment WHERE id=?", (experiment,)).fetchone()
-        return row is not None and row[0] in SERVING
 
     def state_of(self, experiment: str) -> str:
         row = self._db.execute("SELECT state FROM experiment WHERE id=?", (experiment,)).fetchone()

@@ -41,7 +41,6 @@ from coding_framework.deployment.apply.launching import (
 )
 from coding_framework.deployment.apply.parameters import (
     is_tensor,
-    over_tensors,
     schema_of,
     typed_signature,
 )
@@ -106,11 +105,7 @@ class KernelOp:
         self.tensor_names = [n for n in names if is_tensor(self.signature.parameters[n])]
         self._has_scalars = len(self.tensor_names) < len(names)
         self._arity = len(names)
-        self._needs_grad = over_tensors(
-            names, self.tensor_names, "{}.requires_grad", " or ", "False"
-        )
-        self._tensors = over_tensors(names, self.tensor_names, "{}", ", ", "")
-        self._addresses = over_tensors(names, self.tensor_names, "{}.data_ptr()", ", ", "")
+        self._places = [i for i, name in enumerate(names) if name in self.tensor_names]
         self._routes: dict[Any, _Route] = {}
         self._grad_route = _Route("grad")
         self.generation = -1
@@ -136,7 +131,7 @@ class KernelOp:
     def _at_autograd(self, keyset: Any, *args: Any, **kwargs: Any) -> Any:
         """Where a gradient is needed PyTorch sees the function's own operators."""
         bound = self.bind(args, kwargs)
-        if torch.is_grad_enabled() and self._needs_grad(*bound):
+        if self._needs_grad(bound):
             self.calls += 1
             return _fresh(self._miss("grad", bound), bound)
         with torch._C._AutoDispatchBelowAutograd():
@@ -175,6 +170,12 @@ class KernelOp:
         bound.apply_defaults()
         return tuple(bound.arguments.values())
 
+    def _tensors(self, args: tuple[Any, ...]) -> list[Any]:
+        return [args[place] for place in self._places]
+
+    def _needs_grad(self, args: tuple[Any, ...]) -> bool:
+        return torch.is_grad_enabled() and any(t.requires_grad for t in self._tensors(args))
+
     # --- a call -----------------------------------------------------------------------------------
 
     def run(self, args: tuple[Any, ...]) -> Any:
@@ -207,9 +208,10 @@ class KernelOp:
             if route.shape_key:
                 self.wanted[route.shape_key] += 1
             return self._miss(route.reason, args)
-        if not all(map(_is_plain, self._tensors(*args))):
+        tensors = self._tensors(args)
+        if not all(map(_is_plain, tensors)):
             return self._miss("arguments", args)
-        addresses = self._addresses(*args)
+        addresses = [tensor.data_ptr() for tensor in tensors]
         if not all(addresses):  # of memory that was freed
             return self._miss("arguments", args)
         if any(map(operator.mod, addresses, route.alignments)):
@@ -224,7 +226,7 @@ class KernelOp:
     def _reason_or_key(self, args: tuple[Any, ...]) -> tuple[Reason | None, Any]:
         """Why no kernel may be looked for, or the key of the call."""
         try:
-            if torch.is_grad_enabled() and self._needs_grad(*args):
+            if self._needs_grad(args):
                 return "grad", None
             if forward_ad._current_level >= 0 or torch._C._get_tracing_state() is not None:
                 return "mode", None
@@ -249,7 +251,7 @@ class KernelOp:
         """What calls of this key come to from here on."""
         if kernels.launcher.capturing():
             return _Route("capture")  # loading would end the capture: another call decides
-        tensors = self._tensors(*args)
+        tensors = self._tensors(args)
         if not all(map(_is_plain, tensors)):
             return _Route("arguments")  # its key is that of plain tensors, too
         route = self._new_route(kernels, args, tensors)
@@ -292,7 +294,8 @@ class KernelOp:
     def _launch(self, route: _Route, kernels: KernelSet, args: tuple[Any, ...]) -> Any:
         assert route.offer is not None
         assert route.call is not None
-        tensors, addresses = self._tensors(*args), self._addresses(*args)
+        tensors = self._tensors(args)
+        addresses = [tensor.data_ptr() for tensor in tensors]
         capturing = kernels.launcher.capturing
         if not route.capturable and capturing():
             return self._miss("capture", args)
@@ -331,7 +334,7 @@ class KernelOp:
         self._require_well(kernels, index)
         kernels.launched.add(route.offer.kernel)
         try:
-            outputs = route.call(tensors, self._addresses(*args))
+            outputs = route.call(tensors, [tensor.data_ptr() for tensor in tensors])
             kernels.launcher.wait(index)
         except LaunchError as e:
             raise self.fault(kernels, e, route.offer.kernel) from e

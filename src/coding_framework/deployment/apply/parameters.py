@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -50,13 +50,3 @@ def schema_of(signature: inspect.Signature) -> str:
 
     shaped.__signature__ = signature  # type: ignore[attr-defined]
     return torch.library.infer_schema(shaped, mutates_args=())
-
-
-def over_tensors(
-    names: Sequence[str], tensors: Sequence[str], part: str, joint: str, empty: str
-) -> Callable[..., Any]:
-    """The same of every tensor argument. Made as text, as `dataclass` makes `__init__`: a loop over
-    arguments takes twice as long."""
-    parts = [part.format(n) for n in tensors]
-    body = joint.join(parts) + ("," if joint == ", " and parts else "")
-    return eval(f"lambda {', '.join(names)}: ({body or empty})", {})  # type: ignore[no-any-return]
