@@ -68,7 +68,10 @@ def real_number(axes: Mapping[tuple[float, ...], Any], actual: Sequence[Any]) ->
         (math.sqrt, sympy.sqrt),
         (lambda v: 1 / math.sqrt(v), lambda s: 1 / sympy.sqrt(s)),
         (math.log, sympy.log),
+        (lambda v: math.log(v - 1), lambda s: sympy.log(s - 1)),
+        (lambda v: 1 / math.log(v - 1), lambda s: 1 / sympy.log(s - 1)),
         (lambda v: v**-0.25, lambda s: s ** sympy.Rational(-1, 4)),
+        (lambda v: v**1.5, lambda s: s ** sympy.Rational(3, 2)),
         (lambda v: 1 / (v - 1), lambda s: 1 / (s - 1)),
         (lambda v: 1 / (1 - v), lambda s: 1 / (1 - s)),
         (lambda v: 1 - v, lambda s: 1 - s),
@@ -120,14 +123,15 @@ def _line(symbol: Any, pairs: Pairs) -> Any:
         return None
     slope = round((other[1] - first[1]) / (other[0] - first[0]), 12)
     start = round(first[1] - slope * first[0], 12)
-    short = len({v for v, _ in pairs}) > 2 or len(f"{slope:g}") < 7 or len(f"{start:g}") < 7
+    short = len({v for v, _ in pairs}) > 2 or min(len(repr(slope)), len(repr(start))) < 8
     if not slope or not short or not _close(pairs, lambda v: start + slope * v):
         return None
     return sympy.Float(start, 17) + sympy.Float(slope, 17) * symbol
 
 
 def _power(symbol: Any, pairs: Pairs) -> Any:
-    """symbol ** p or p ** symbol, or 1 minus that: running means of an optimizer's step."""
+    """symbol ** p or p ** symbol, or 1 minus that: running means of an optimizer's step. Two
+    numbers alone have always one, so that p must be a short number, or the exponent a half."""
     import sympy
 
     if len({v for v, _ in pairs}) < 2 or any(v <= 0 for v, _ in pairs):
@@ -140,9 +144,14 @@ def _power(symbol: Any, pairs: Pairs) -> Any:
         base = round(number ** (1 / value), 9)
         exponent = round(math.log(number) / math.log(value), 9) if value != 1 else 0.0
         found = None
-        if _close(own, lambda v, base=base: base**v):
+        several = len({v for v, _ in pairs}) > 2
+        if (several or len(repr(base)) < 8) and _close(own, lambda v, base=base: base**v):
             found = sympy.Pow(sympy.Float(base, 17), symbol)
-        elif exponent and _close(own, lambda v, exponent=exponent: v**exponent):
+        elif (
+            exponent
+            and (several or (2 * exponent).is_integer())
+            and _close(own, lambda v, exponent=exponent: v**exponent)
+        ):
             found = symbol ** sympy.Float(exponent, 17)
         if found is not None:
             return 1 - found if turned else found
@@ -150,7 +159,10 @@ def _power(symbol: Any, pairs: Pairs) -> Any:
 
 
 def _close(pairs: Pairs, function: Callable[[float], float]) -> bool:
-    return all(math.isclose(a, function(v), rel_tol=1e-9) for v, a in pairs)
+    try:
+        return all(math.isclose(a, function(v), rel_tol=1e-9) for v, a in pairs)
+    except OverflowError:
+        return False
 
 
 def _root(symbol: Any) -> Any:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement
 
+from coding_framework.data.lookup import real_number
+from coding_framework.data.lower.sizes import in_c
+
 _MOST_FACTOR = 64
 _MOST_FACTORS = 4
 _MOST_SHIFT = 16
-_MOST_POWER = 8.0
 _FARTHEST = 1e100
 """Numbers beyond it, infinities and NaN are no expression of extents."""
 _SHARES = [(share, more) for share in range(2, 9) for more in range(share)]
@@ -26,11 +28,11 @@ class Known:
     values: tuple[int, ...]
 
 
-def whole(values: Sequence[int], known: Sequence[Known], *, of_one: bool = False) -> str | None:
+def whole(values: Sequence[int], known: Sequence[Known]) -> str | None:
     """C++ of a number; None where its origin is not found. The simplest is taken: a number; an
     extent or a product of extents, times a number, through one or both, more or less a number; one
     through an extent; a root (the side of a square of tokens); a sum or a difference of two, more
-    or less a number. of_one: no such sums."""
+    or less a number."""
     values = tuple(values)
     if len(set(values)) == 1:
         return str(values[0])
@@ -55,7 +57,7 @@ def whole(values: Sequence[int], known: Sequence[Known], *, of_one: bool = False
     for one in every:
         if all(v > 0 and v * v == n for v, n in zip(values, one.values, strict=True)):
             return f"(int64_t)std::llround(std::sqrt((double){one.text}))"
-    for one in () if of_one else every:
+    for one in every:
         for other in every:
             for sign, times in (("-", -1), ("+", 1)):
                 rest = {
@@ -68,103 +70,16 @@ def whole(values: Sequence[int], known: Sequence[Known], *, of_one: bool = False
 
 
 def fraction(values: Sequence[float], known: Sequence[Known]) -> str | None:
-    """The same for one with a fraction: a whole one and a number, its inverse, its root or its
-    logarithm, or the inverse of these; a number more or less a multiple of one; a number times a
-    power of one; a number to the power of one, or what that leaves of 1 (`1 - beta ** step`)."""
+    """The same for one with a fraction, as `lookup.real_number` finds it."""
+    import sympy
+
     if len(set(values)) == 1:
         return repr(float(values[0]))
     if not all(v == 0.0 or 1 / _FARTHEST < abs(v) < _FARTHEST for v in values):
         return None
-    rest = values[0] - math.floor(values[0])
-    floors = [math.floor(v) for v in values]
-    if all(math.isclose(v - n, rest, abs_tol=1e-9) for v, n in zip(values, floors, strict=True)):
-        found = whole(floors, known, of_one=True)
-        if found is not None:
-            return f"(double)({found}) + {rest!r}" if rest else f"(double)({found})"
-    for text, inverse, form in _FORMS:
-        inner = [round(inverse(v)) if v > 0 else 0 for v in values]
-        if all(n > 0 and math.isclose(v, form(n)) for v, n in zip(values, inner, strict=True)):
-            found = whole(inner, known, of_one=True)
-            if found is not None:
-                return text.format(f"(double)({found})")
-    return _power(values, known) or _exponential(values, known) or _times(values, known)
-
-
-def _power(values: Sequence[float], known: Sequence[Known]) -> str | None:
-    """A number times a power of an extent, or of one more or less: `maturity / steps`, `1 / (bins -
-    1)`, `step ** -0.8`. A power that is no half needs three different extents."""
-    if len({v > 0 for v in values}) > 1 or 0.0 in values:
-        return None
-    found = _distinct(known)
-    for one in (*found, *_products(found)):
-        for more in (0, -1, 1):
-            bases = [n + more for n in one.values]
-            least, most = (bases.index(end(bases)) for end in (min, max))
-            if bases[least] < 1:
-                continue
-            span = math.log(abs(values[most])) - math.log(abs(values[least]))
-            power = span / math.log(bases[most] / bases[least])
-            if abs(power) > _MOST_POWER:
-                continue
-            half = round(2 * power) / 2
-            if math.isclose(power, half):
-                power = half
-            elif len(set(bases)) < 3:
-                continue
-            power = round(power, 10)
-            factor = float(f"{values[most] / bases[most] ** power:.12g}")
-            made = [factor * base**power for base in bases]
-            if power and all(map(math.isclose, made, values)):
-                base = f"(double)({_plus(one.text, more)})"
-                if abs(power) == 1.0:
-                    return f"{factor!r} {'*' if power > 0 else '/'} {base}"
-                return f"{factor!r} * std::pow({base}, {power!r})"
-    return None
-
-
-def _times(values: Sequence[float], known: Sequence[Known]) -> str | None:
-    """A number more or less a multiple of an extent, both of a few digits: `1 - 0.001 * bins`."""
-    for one in _distinct(known):
-        least, most = (one.values.index(end(one.values)) for end in (min, max))
-        step = (values[most] - values[least]) / (one.values[most] - one.values[least])
-        factor = float(f"{step:.3g}")
-        start = float(f"{values[least] - factor * one.values[least]:.6g}")
-        made = [start + factor * n for n in one.values]
-        if factor and all(map(math.isclose, made, values)):
-            return f"{start!r} + {factor!r} * (double){one.text}"
-    return None
-
-
-def _exponential(values: Sequence[float], known: Sequence[Known]) -> str | None:
-    for form, left in (("{}", values), ("1.0 - {}", [1.0 - v for v in values])):
-        if any(v <= 0.0 for v in left):
-            continue
-        for one in _distinct(known):
-            if min(one.values) < 1:
-                continue
-            most = max(range(len(left)), key=lambda n: abs(math.log(left[n])))
-            base = float(f"{left[most] ** (1 / one.values[most]):.10g}")
-            if max(one.values) * abs(math.log(base)) > math.log(_FARTHEST):
-                continue
-            made = [base**n for n in one.values]
-            if base != 1.0 and all(map(math.isclose, made, left)):
-                return form.format(f"std::pow({base!r}, (double){one.text})")
-    return None
-
-
-def _over_log(n: int) -> float:
-    return 1 / math.log(n) if n > 1 else math.inf
-
-
-_LARGEST_LOG = 40.0
-_FORMS: tuple[tuple[str, Callable[[float], float], Callable[[int], float]], ...] = (
-    ("1.0 / {}", lambda v: 1 / v, lambda n: 1 / n),
-    ("1.0 / std::sqrt({})", lambda v: v**-2, lambda n: float(n**-0.5)),
-    ("std::sqrt({})", lambda v: v * v, lambda n: float(n**0.5)),
-    ("std::log({})", lambda v: math.exp(min(v, _LARGEST_LOG)), lambda n: math.log(n)),
-    ("1.0 / std::log({})", lambda v: math.exp(min(1 / v, _LARGEST_LOG)), _over_log),
-)
-"""C++ of a number made of a whole one, how that is found, and back."""
+    axes = {one.values: sympy.Symbol(one.text) for one in _distinct(known)}
+    found = real_number(axes, values)
+    return None if found is None else in_c(found, whole=False)
 
 
 def _distinct(known: Sequence[Known]) -> list[Known]:
