@@ -36,13 +36,15 @@ _WORDS = frozenset(
         while namespace using at torch std i n out max min exp log sqrt rsqrt pow abs floor ceil
         round rint sin cos tan tanh sinh cosh asin acos atan atan2 erf erfc fmod hypot isnan isinf
         log1p expm1 log2 log10 exp2 trunc copysign lgamma erfinv fabs fmax fmin blocks forward gamma
-        y0 y1 j0 j1 jn yn index remainder select time rand signal and or not xor
+        y0 y1 j0 j1 jn yn index remainder select time make ptr options rand signal and or not xor
         """,
     )
 )
 """Words of C, and functions that kernels call: no tensor may be called so."""
 
 
+MOST_NAMED = 200
+"""Arguments up to which a kernel calls them as the module does: its text has an end."""
 MOST_LAYERS = 40
 """Of a module whose sizes are symbols while it is traced: their expressions grow with each layer
 that makes an image smaller, and so does the time. A larger one is traced at numbers alone, and
@@ -257,7 +259,7 @@ class _SideBySide:
         """Inputs, parameters and buffers, with a symbol for each axis that varies or is dynamic."""
         import sympy
 
-        taken = [self._name(text) for text in self.first.made.names]
+        taken = [self._name(text) for text in self._argument_names()]
         own: list[tuple[str, int, list[Any], tuple[int, ...]]] = []
         for place, name in enumerate(taken):
             shapes = [t.made.given[place][0] for t in self.traces]
@@ -292,6 +294,14 @@ class _SideBySide:
             nodes.append(made)
         self._constants()
         return nodes
+
+    def _argument_names(self) -> list[str]:
+        """The module's own; numbers for the parameters of a network that has many."""
+        named = self.first.made.names
+        inputs = len(self.first.made.case.inputs)
+        if len(named) <= MOST_NAMED:
+            return named
+        return [*named[:inputs], *(f"p{n}" for n in range(len(named) - inputs))]
 
     def _symbol(self, sympy: Any, argument: str, axis: int, actual: tuple[int, ...]) -> Any:
         name = self._name(f"{argument}_{axis}") if axis >= 0 else argument

@@ -129,6 +129,14 @@ def test_kernels_that_differ_in_names_alone_are_one():
     assert text.count("<<<") == 2
 
 
+def test_a_long_network_has_one_kernel_for_layers_that_differ_in_numbers():
+    layers = "self.net = nn.Sequential(*(nn.Linear(48 + n, 49 + n) for n in range(102)))"
+    text = lower(problem("return self.net(x)", layers))
+    assert len(kernels(text)) < 6
+    assert text.count("<<<") == 102
+    assert "torch::Tensor p0" in text
+
+
 def test_layers_of_a_recurrent_net_are_a_loop_of_the_host():
     text = lower(problem("return self.net(x.unsqueeze(1))[0]", "self.net = nn.LSTM(48, 8, 2)"))
     assert text.count("for (int t = 0; t < x_0; t++) {") == 2

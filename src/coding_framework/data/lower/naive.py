@@ -70,6 +70,8 @@ MOST_IN_A_LOOP = 3
 """The cost up to which a tensor is made again at each step of a loop."""
 MOST_TOGETHER = 60
 """The cost up to which one kernel computes what no other reads."""
+MANY = 100
+"""Operations from which a module's text is kept short: a kernel file has an end."""
 LONG_ROW = 256
 """Elements, at the first shape set, from which a row is a block's."""
 RANDOM = ("rand", "randn", "rand_like", "randn_like", "randint", "bernoulli", "multinomial",
@@ -185,6 +187,8 @@ class Lowering:
         kind = "std::vector<torch::Tensor>" if several else "torch::Tensor"
         result = f"{{{', '.join(returned)}}}" if several else returned[0]
         host = [*self._declared_sizes((*self.kernels, *self.host, *returned)), *self.host]
+        if len(self.graph.nodes) > MANY:
+            host = _shortened(host, self.graph.arguments[0].name)
         return "\n".join(
             [
                 "#include <torch/extension.h>",
@@ -437,10 +441,13 @@ class Lowering:
             kind = C_TYPES[memory.dtype].kept
             parameters.append((f"{kind}*", parameter))
             given.append(f"{memory.name}.data_ptr<{kind}>()")
-        for size, kind in self.sizes.types.items():
-            if size in words:
-                parameters.append((kind, size))
-                given.append(size)
+        for size in sorted(words & self.sizes.types.keys(), key="\n".join(lines).find):
+            parameters.append((self.sizes.types[size], size))
+            given.append(size)
+        if len(self.graph.nodes) > MANY:
+            lines, numbers = _numbers_named(lines)
+            parameters += [("int", name) for name in numbers.values()]
+            given += numbers
         name = self._kernel(wish, parameters, lines, body.declared)
         wide = f"(int64_t){total}" if "*" in total else total
         launched = worker.launch(wide)
@@ -858,6 +865,36 @@ def listed(value: Any) -> Iterator[Node]:
     elif isinstance(value, list):
         for one in value:
             yield from listed(one)
+
+
+def _numbers_named(lines: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """A kernel's lines with names instead of its larger numbers, so that kernels that differ in
+    these alone are one; number -> name."""
+    names: dict[str, str] = {}
+
+    def name_of(match: re.Match[str]) -> str:
+        return names.setdefault(match[0], f"num{len(names)}")
+
+    return [
+        line
+        if "__shared__" in line
+        else re.sub(r"(?<![\w.])(?:1[6-9]|[2-9]\d|\d{3,})(?![\w.])", name_of, line)
+        for line in lines
+    ], names
+
+
+def _shortened(host: Sequence[str], first: str) -> list[str]:
+    """The lines of a long host code, with two functions for what each of them says."""
+    options = f"{first}.options().dtype(torch::kFloat32)"
+    said = "\n".join(host)
+    said = re.sub(r"(\w+)\.data_ptr<float>\(\)", r"ptr(\1)", said)
+    said = re.sub(rf"torch::empty\((\{{.*?\}}), {re.escape(options)}\)", r"make(\1)", said)
+    return [
+        f"const auto options = {options};",
+        "const auto ptr = [](const torch::Tensor& t) { return t.data_ptr<float>(); };",
+        "const auto make = [&](std::vector<int64_t> dims) { return torch::empty(dims, options); };",
+        *said.split("\n"),
+    ]
 
 
 def promoted(values: Sequence[Any]) -> str:
