@@ -42,7 +42,6 @@ class Op:
     name: str
     kind: Kind
     torch: str
-    c: str
     spoken: str
     """For descriptions, in mathematical notation."""
     span: Callable[[Bounds, Constants, Bounds], Bounds]
