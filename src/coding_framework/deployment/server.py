@@ -80,9 +80,8 @@ from coding_framework.errors import (
 from coding_framework.monitoring.text import one_line
 from coding_framework.orchestration.turn import Agent
 from coding_framework.registry.digests import task_id
-from coding_framework.registry.keeping import KernelKeeper
+from coding_framework.registry.keeping import KeptAnswer, KernelKeeper
 from coding_framework.registry.receipts import KernelReceipt, SigningKey, judged_on, receipt_of
-from coding_framework.registry.view import KeptAnswer, RegistryView
 from coding_framework.store.events import log
 from coding_framework.types import (
     BackendName,
@@ -386,7 +385,7 @@ class ModelServer:
         here = first.receipt
         try:
             kept = await asyncio.to_thread(
-                self._keeper.view.answer,
+                self._keeper.answer,
                 task_id(found.task), here.protocol, judged_on(first), here.driver,
             )  # fmt: skip
         except (CodingFrameworkError, OSError) as e:
@@ -452,7 +451,7 @@ class ModelServer:
 
     async def _ended(self, asked: Asked) -> dict[str, Any]:
         if asked.kept is not None and self._keeper is not None:
-            return await asyncio.to_thread(_from_registry, asked, asked.kept, self._keeper.view)
+            return await asyncio.to_thread(_from_registry, asked, asked.kept, self._keeper)
         version = self.versions.get(asked.assignment.version)
         if asked.search is None or asked.found is None:
             try:
@@ -738,9 +737,9 @@ def _first(*values: float | None) -> float | None:
     return next((v for v in values if v is not None), None)
 
 
-def _from_registry(asked: Asked, kept: KeptAnswer, view: RegistryView) -> dict[str, Any]:
+def _from_registry(asked: Asked, kept: KeptAnswer, keeper: KernelKeeper) -> dict[str, Any]:
     """The answer with a kernel of the registry, by the receipt as it was signed."""
-    with view.open() as registry:
+    with keeper.open() as registry:
         code = registry.source(kept.kernel)
         at = kept.kernel.receipts.index(kept.receipt)
         receipt = registry.signed(kept.kernel)[at]

@@ -141,14 +141,15 @@ def experiment_page(library: Library, query: Query, experiment: str) -> dict[str
 
 
 def experiment_charts(library: Library, experiment: str, options: Options) -> list[dict[str, Any]]:
-    """The confidence sequence of each bounded metric and the e-values over units, and the
-    candidate's share over time. Raises NotThereError."""
-    with _experiment(library, experiment) as (_, store, row, config):
-        audit, now = store.audit(row.id), store.now_us()
-        with _followers.followed(store, row, config) as followed:
-            bad = {name: list(told) for name, told in followed.bad.items()}
-            looks = list(followed.rollout.looks)
-    made = [_share_chart(row, config, audit, now, options)]
+    """The confidence sequence of each bounded metric and the e-values, over units. Raises
+    NotThereError."""
+    with (
+        _experiment(library, experiment) as (_, store, row, config),
+        _followers.followed(store, row, config) as followed,
+    ):
+        bad = {name: list(told) for name, told in followed.bad.items()}
+        looks = list(followed.rollout.looks)
+    made = []
     for metric in config.metrics:
         if metric.type == "bounded_mean":
             mine = [look[2:] for look in looks if look[0] == metric.name]
@@ -228,28 +229,6 @@ def _gates(
         standing = _standing(here in SERVING and row.step == i, over)
         gates.append((f"{step.share:.0%} of the traffic", asked, standing))
     return gates
-
-
-def _share_chart(
-    row: ExperimentRow, config: ABTestConfig, audit: list[AuditRow], now: int, options: Options
-) -> dict[str, Any] | None:
-    """The candidate's share of all traffic since the start, a stair."""
-    x, shares = list[float](), list[float | None]()
-    start = row.created_us or 0
-    for entry in audit:
-        after = json.loads(entry.after)
-        serving = after.get("state") in SERVING
-        share = config.steps[after.get("step", 0)].share if serving else 0.0
-        if x:
-            x.append((entry.ts_us - start) / _SECOND_US)
-            shares.append(shares[-1])
-        x.append((entry.ts_us - start) / _SECOND_US)
-        shares.append(share)
-    if x and row.state not in FINAL:
-        x.append(max(x[-1], (now - start) / _SECOND_US))
-        shares.append(shares[-1])
-    column: dict[str, Column] = {"candidate": shares}
-    return chart("ramp", "Share of the traffic", "", column, {}, x, "seconds", options)
 
 
 def _e_chart(
