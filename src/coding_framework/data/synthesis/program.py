@@ -101,16 +101,6 @@ class Program:
         """What stands for the layout in the canonical key."""
         return self.spec.atoms
 
-    @property
-    def tensors(self) -> tuple[tuple[str, str], ...]:
-        """(name, C type of an element) of each input."""
-        return (("x", "float"), *((given.name, "float") for given in self.inputs))
-
-    @property
-    def element(self) -> str:
-        """C type of an element of the output."""
-        return "float"
-
     def bind(self) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
         """The steps before and after the layout with the names of their inputs."""
         names = {kind: iter(given) for kind, given in OPERAND_NAMES.items()}
