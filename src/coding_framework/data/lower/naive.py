@@ -50,6 +50,7 @@ from coding_framework.data.ops.heads import (
     extremes_alone,
     over_axes,
     quotient,
+    walks_of,
 )
 from coding_framework.data.ops.views import (
     PARTS,
@@ -525,7 +526,7 @@ class Lowering:
         if base in LOOPS:
             operands = {id(n) for name in LOOPS[base].operands for n in listed(head[name])}
         else:
-            operands, most = set(), MOST_IN_A_LOOP + 3
+            operands, most = set(), MOST_TOGETHER // walks_of(head)
         for one in head.inputs:
             self.ready(one, MOST_IN_A_LOOP if id(one) in operands else most)
         for member in group.members:
@@ -609,7 +610,7 @@ class Lowering:
                     at = body.split(r, inner, "r")
                 there = layout.place(body, places, at)
                 text = self.read(head[row.of], body, there)
-                yield there, body.let(kind, "x", cast(text, head[row.of].type.dtype, dtype))
+                yield there, body.named(kind, "x", cast(text, head[row.of].type.dtype, dtype))
 
         for one in row.passes(head):
             start = (

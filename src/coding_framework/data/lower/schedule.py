@@ -21,7 +21,7 @@ from coding_framework.data.lower.naive import Group, Lowering, Value, listed
 from coding_framework.data.lower.scans import by_warps
 from coding_framework.data.lower.singles import one_result
 from coding_framework.data.lower.workers import WARPS, Block, Columns, Worker
-from coding_framework.data.ops.heads import LOOPS, Layout, Row
+from coding_framework.data.ops.heads import LOOPS, Layout, Row, walks_of
 from coding_framework.data.ops.products import Product, product_of
 from coding_framework.types import KernelExample
 
@@ -94,11 +94,10 @@ class Schedule(Lowering):
             self.use("columns")
             return Columns()
         naive = super().worker(head, row, layout)
-        walks = len(row.passes(head)) + (row.element is not None)
         if naive.alone:
             self.use("warp" if self.has("shuffle") else "block")
             return WARPS if self.has("shuffle") else Block(128)
-        if self.has("wide") and walks > 1:
+        if self.has("wide") and walks_of(head) > 1:
             self.use("wide")
             return Block(512, shuffles=True)
         if not self.has("shuffle"):
@@ -108,8 +107,7 @@ class Schedule(Lowering):
 
     def row_kernel(self, group: Group, row: Row) -> None:
         layout = row.layout(group.head)
-        one_pass = row.element is None and len(row.passes(group.head)) == 1
-        single = one_pass and all(size == 1 for size in layout.rows)
+        single = walks_of(group.head) == 1 and all(size == 1 for size in layout.rows)
         if single and self.has("shuffle"):
             self.use("blocks")
             one_result(self, group, row, layout)

@@ -48,7 +48,7 @@ def one_result(w: Any, group: Group, row: Row, layout: Layout) -> None:
     with body.loop("r", count, of_grid.start, of_grid.step) as r:
         there = layout.place(body, ["0"] * len(layout.rows), body.split(r, inner, "r"))
         text = cast(w.read(head[row.of], body, there), head[row.of].type.dtype, dtype)
-        x = body.let(kind, "x", text)
+        x = body.named(kind, "x", text)
         body.line(f"{name} = {typed(one.step, dtype).format(x=x, **known, **{one.name: name})};")
     of_grid.join(body, name, kind, join, known["f"])
     body.line(f"if (threadIdx.x == 0) out[i] = {name};")

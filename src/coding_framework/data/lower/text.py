@@ -161,6 +161,10 @@ class Body:
         self.line(f"const {c_type} {name} = {value};")
         return name
 
+    def named(self, c_type: str, wish: str, value: str) -> str:
+        """The name of a value: a constant, unless it is one already."""
+        return value if re.fullmatch(r"[A-Za-z_]\w*", value) else self.let(c_type, wish, value)
+
     def variable(self, c_type: str, wish: str, value: str | None = None) -> str:
         name = self.name(wish)
         self.line(f"{c_type} {name};" if value is None else f"{c_type} {name} = {value};")

@@ -248,6 +248,12 @@ ALSO_CALLED = {"softmax": "_softmax", "log_softmax": "_log_softmax"}
 """Other names of rows, of which `dtype` may be another than the argument's."""
 
 
+def walks_of(head: Node) -> int:
+    """How many times a row's elements are walked over; a scan's are once."""
+    row = ROWS.get(ALSO_CALLED.get(head.base, head.base))
+    return 1 if row is None else len(row.passes(head)) + (row.element is not None)
+
+
 @dataclass(frozen=True, slots=True)
 class Loop:
     """A head that writes the loops of one output itself."""
