@@ -1,4 +1,4 @@
-"""The algebra of elementwise steps: what each computes in PyTorch and in CUDA C, and where it may.
+"""The algebra of elementwise steps: what each computes in PyTorch, and where it may.
 
 A step maps the running value `v` to the next one, alone (`relu`), with constants (`mul2`) or with
 another input (`add`: the matrix y; `addrow`: a row vector; ...). Guaranteed by the intervals: in an
