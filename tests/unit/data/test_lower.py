@@ -148,6 +148,13 @@ def test_a_sorted_row_is_written_by_ranks():
     assert kernels(text) == ["sort_kernel"]
 
 
+@pytest.mark.parametrize("said", ["scatter", "scatter_add"])
+def test_what_an_index_writes_is_walked_over_once_a_line(said: str):
+    text = lower(problem(f"return x.{said}(1, x.argsort(dim=1), torch.tanh(x))"))
+    assert kernels(text)[-2:] == [f"{said}_copy_kernel", f"{said}_kernel"]
+    assert "if (i >= x_0) return;" in text
+
+
 def test_a_long_row_is_sorted_by_a_network():
     text = lower(problem("return torch.topk(x.flatten(), 3)[1]"))
     assert kernels(text)[:2] == ["sort_step_kernel", "topk_pairs_kernel"]

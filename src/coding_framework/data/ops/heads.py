@@ -324,8 +324,8 @@ def _scattered(reads: Reads, node: Node, body: Body, places: Places) -> Sequence
 
     dtype = node.type.dtype
     axis = axis_of(node)
-    how = {"scatter": "set", "scatter_add": "sum"}.get(node.base) or node["reduce"]
-    alone = node.base == "scatter_reduce" and not node.get("include_self", True)
+    how = node["reduce"]
+    alone = not node.get("include_self", True)
     value = body.variable(C_TYPES[dtype].computed, "value", reads.read(node["self"], body, places))
     count = body.variable("int", "count", "0" if alone else "1")
     index = node["index"]
@@ -341,15 +341,8 @@ def _scattered(reads: Reads, node: Node, body: Body, places: Places) -> Sequence
         there = [*places[:axis], r, *places[axis + 1 :]]
         at = reads.read(index, body, there)
         with body.block(f"if ({at} == {places[axis]})"):
-            given = node.get("src", node.get("value"))
-            new = (
-                reads.read(given, body, there)
-                if isinstance(given, Node)
-                else number(body, given, dtype)
-            )
-            new = body.let(C_TYPES[dtype].computed, "next", new)
+            new = body.let(C_TYPES[dtype].computed, "next", reads.read(node["src"], body, there))
             joined = {
-                "set": new,
                 "sum": f"{value} + {new}",
                 "mean": f"{value} + {new}",
                 "prod": f"{value} * {new}",
@@ -364,8 +357,6 @@ def _scattered(reads: Reads, node: Node, body: Body, places: Places) -> Sequence
 
 
 LOOPS: Mapping[str, Loop | Contraction] = {
-    "scatter": Loop(_scattered, ("self", "index")),
-    "scatter_add": Loop(_scattered, ("self", "index", "src")),
     "scatter_reduce": Loop(_scattered, ("self", "index", "src")),
     "argmax": Loop(_best(">")),
     "argmin": Loop(_best("<")),

@@ -9,7 +9,7 @@ from typing import Any
 from coding_framework.data.graph import Node
 from coding_framework.data.lower.text import C_TYPES, FLOATS, HALVES, atom, flat, literal
 from coding_framework.data.ops import recurrent
-from coding_framework.data.ops.views import axis_of, index_places
+from coding_framework.data.ops.views import axis_of, index_places, number
 
 Whole = Callable[[Any, Node], None]
 """(the lowering, the node): launches what puts the node's results in memory."""
@@ -64,24 +64,33 @@ def _index_put(lowering: Any, node: Node) -> None:
     lowering.launch(node.name, body, [("out", copy)], count)
 
 
-def _index_add(lowering: Any, node: Node) -> None:
-    """index_add and index_copy: a copy, and a thread for each line along the axis."""
+def _written(lowering: Any, node: Node) -> None:
+    """index_add, index_copy, scatter and scatter_add: a copy, and a thread for each line along the
+    axis, so that the order of a sum is always the same."""
     axis = axis_of(node)
     copy = lowering.copied(node, node["self"])
-    source, index = node["source"], node["index"]
-    lowering.ready(source)
+    index = node["index"]
+    source = node.get("source", node.get("src", node.get("value")))
     lowering.ready(index)
-    shape = source.type.shape
+    if isinstance(source, Node):
+        lowering.ready(source)
+    along = node.base.startswith("index")
+    shape = source.type.shape if along else index.type.shape
     count = [1 if a == axis else size for a, size in enumerate(shape)]
     body = lowering.body()
     places = body.split("i", body.dims(count), "i")
     with body.loop("r", body.extent(shape[axis])) as r:
-        at = body.let("int", "at", f"(int){atom(lowering.read(index, body, [r]))}")
-        there = [*places[:axis], at, *places[axis + 1 :]]
-        value = lowering.read(source, body, [*places[:axis], r, *places[axis + 1 :]])
+        here = [*places[:axis], r, *places[axis + 1 :]]
+        at = f"(int){atom(lowering.read(index, body, [r] if along else here))}"
+        there = [*places[:axis], body.let("int", "at", at), *places[axis + 1 :]]
+        value = (
+            lowering.read(source, body, here)
+            if isinstance(source, Node)
+            else number(body, source, node.type.dtype)
+        )
         alpha = node.get("alpha", 1)
         value = value if alpha == 1 else f"{literal(alpha, node.type.dtype)} * {atom(value)}"
-        sign = "+=" if node.base == "index_add" else "="
+        sign = "+=" if node.base in ("index_add", "scatter_add") else "="
         body.line(f"out[{flat(there, body.dims(node.type.shape))}] {sign} {value};")
     lowering.launch(node.name, body, [("out", copy)], count)
 
@@ -136,9 +145,9 @@ def _by_network(lowering: Any, node: Node, axis: int, down: bool) -> None:
         f"apart, {str(down).lower()});",
     ]
     results = {1: node} if node.base == "argsort" else lowering.results_of(node)
-    for number, made in results.items():
+    for which, made in results.items():
 
-        def value(body: Any, places: Any, number: int = number) -> str:
+        def value(body: Any, places: Any, which: int = which) -> str:
             length = body.extent(shape[axis])
             one = {"kthvalue": lambda: f"{body.extent(node['k'])} - 1",
                    "median": lambda: f"({length} - 1) / 2"}.get(node.base)  # fmt: skip
@@ -149,7 +158,7 @@ def _by_network(lowering: Any, node: Node, axis: int, down: bool) -> None:
                 at = one()
                 if node["keepdim"]:
                     del row[axis]
-            return str(lowering.loaded(pairs[number], body, [*row, at]))
+            return str(lowering.loaded(pairs[which], body, [*row, at]))
 
         lowering.each_element(made, value, made.name)
 
@@ -180,26 +189,26 @@ def _by_ranks(lowering: Any, node: Node, axis: int, down: bool) -> None:
     results = lowering.results_of(node)
     single = node.base == "argsort"
     writes, lines = [], []
-    for number, made in ({1: node} if single else results).items():
+    for which, made in ({1: node} if single else results).items():
         there = [*places[:axis], rank, *places[axis + 1 :]]
         if node.base in ("kthvalue", "median"):
             there = [*places[:axis], *(["0"] if node["keepdim"] else []), *places[axis + 1 :]]
         memory = lowering.allocate(made)
-        parameter = "indices" if number else "values"
+        parameter = "indices" if which else "values"
         target = flat(there, body.dims(made.type.shape)) if made.type.shape else "0"
-        lines.append(f"{parameter}[{target}] = {places[axis] if number else value};")
+        lines.append(f"{parameter}[{target}] = {places[axis] if which else value};")
         writes.append((parameter, memory))
     extent = body.extent(shape[axis])
-    which = {
+    only = {
         "topk": lambda: f"if ({rank} < {body.extent(node['k'])})",
         "kthvalue": lambda: f"if ({rank} == {body.extent(node['k'])} - 1)",
         "median": lambda: f"if ({rank} == ({extent} - 1) / 2)",
     }.get(node.base)
-    if which is None:
+    if only is None:
         for line in lines:
             body.line(line)
     else:
-        with body.block(which()):
+        with body.block(only()):
             for line in lines:
                 body.line(line)
     lowering.launch(node.name, body, writes, shape)
@@ -207,8 +216,7 @@ def _by_ranks(lowering: Any, node: Node, axis: int, down: bool) -> None:
 
 WHOLES: Mapping[str, Whole] = {
     "index_put": _index_put,
-    "index_add": _index_add,
-    "index_copy": _index_add,
+    **dict.fromkeys(("index_add", "index_copy", "scatter", "scatter_add"), _written),
     "sort": _sorted,
     "argsort": _sorted,
     "topk": _sorted,
