@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 
@@ -145,12 +146,12 @@ def _power(symbol: Any, pairs: Pairs) -> Any:
         exponent = round(math.log(number) / math.log(value), 9) if value != 1 else 0.0
         found = None
         several = len({v for v, _ in pairs}) > 2
-        if (several or len(repr(base)) < 8) and _close(own, lambda v, base=base: base**v):
+        if (several or len(repr(base)) < 8) and _close(own, partial(pow, base)):
             found = sympy.Pow(sympy.Float(base, 17), symbol)
         elif (
             exponent
             and (several or (2 * exponent).is_integer())
-            and _close(own, lambda v, exponent=exponent: v**exponent)
+            and _close(own, partial(pow, exp=exponent))
         ):
             found = symbol ** sympy.Float(exponent, 17)
         if found is not None:

@@ -187,7 +187,7 @@ def _traced(made: Made, given: Sequence[Any], fake: Any, anew: bool) -> Any:
 
     table = _decompositions()
 
-    class TakingApart(FunctionalTensorMode):
+    class TakingApart(FunctionalTensorMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement
+from typing import Any
 
 from coding_framework.data.lookup import real_number
 from coding_framework.data.lower.sizes import in_c
@@ -77,7 +78,9 @@ def fraction(values: Sequence[float], known: Sequence[Known]) -> str | None:
         return repr(float(values[0]))
     if not all(v == 0.0 or 1 / _FARTHEST < abs(v) < _FARTHEST for v in values):
         return None
-    axes = {one.values: sympy.Symbol(one.text) for one in _distinct(known)}
+    axes: dict[tuple[float, ...], Any] = {
+        one.values: sympy.Symbol(one.text) for one in _distinct(known)
+    }
     found = real_number(axes, values)
     return None if found is None else in_c(found, whole=False)
 
