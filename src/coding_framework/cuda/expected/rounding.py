@@ -196,8 +196,12 @@ class Inexact(OperationMode):  # type: ignore[no-untyped-call]
 
     def _composite(self, func: Any, name: str, args: tuple[Any, ...], kwargs: Any) -> Any:
         """An operation that adds up, or that is not known: its terms are off as well."""
-        writes = func._schema.is_mutable
-        given = args if writes else tuple(self._moved(a) for a in args)
+        given = tuple(
+            value
+            if said.alias_info is not None and said.alias_info.is_write
+            else self._moved(value)
+            for value, said in zip(args, func._schema.arguments, strict=False)
+        )
         if name == "histc":
             given = (_at_its_ends(given[0], *args), *given[1:])
         out = func(*given, **kwargs)

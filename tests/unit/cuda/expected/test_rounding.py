@@ -100,6 +100,16 @@ def test_what_is_written_in_place_is_off_as_well() -> None:
     assert 1.5 < float(found) < 15.0
 
 
+def test_a_norm_that_keeps_statistics_has_the_scale_of_its_terms_too() -> None:
+    x = torch.linspace(-1, 1, 64, dtype=torch.float64)[:, None] + 1e-6  # its mean is next to 0
+
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        kept = torch.zeros(1, dtype=x.dtype), torch.ones(1, dtype=x.dtype)
+        return functional.batch_norm(x, *kept, training=True)
+
+    assert float(_scale(norm, x).min()) > 0.03  # what the mean loses, whatever is left of x
+
+
 def test_the_operations_are_counted() -> None:
     with Inexact(EPS, 0) as inexact:
         torch.topk(_values(1.0, 2.0), 1)

@@ -106,7 +106,7 @@ def fault_of_a_timed_call(out: torch.Tensor, cache: ReferenceCache) -> Candidate
     equipment = SimpleNamespace(
         measure=measure, computing=nullcontext, device=device, find_worst=worst_of
     )
-    setup: Any = SimpleNamespace(equipment=equipment, run=None)
+    setup: Any = SimpleNamespace(equipment=equipment, run=None, open_other_schedule=None)
     trial = CaseTrial(TASK, LARGE, setup, cache, (1, 2), TrialLog())
     try:
         trial.measured(TimedCase(LaunchPlan((), (), ()), (), 0, own_seed=SEED))
