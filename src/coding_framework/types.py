@@ -501,8 +501,8 @@ class BenchmarkResult(Record):
     """Device time of the plan's copies from and to the host, which are not in kernel_ms; None on
     the emulator."""
     host_ms: float | None = None
-    """Processor time that the host code takes for a call, the largest of the shape sets; beyond
-    what any launch needs it is part of kernel_ms. None where nobody saw it."""
+    """Processor time that the host code takes for a call on the largest shape set; beyond what any
+    launch needs it is part of kernel_ms. None where nobody saw it."""
     modelled: bool
     """True: from the emulator's time model. Only its order is to be trusted."""
     checked: bool = Field(default=True, exclude_if=bool)
