@@ -121,3 +121,35 @@ async def test_a_transposition_by_torch_is_no_kernel_of_the_candidates(
 def test_a_tensor_that_overlaps_itself_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match="overlaps itself"):
         _task("torch.randn(64).unfold(0, 8, 1), torch.randn(57, 8)")
+
+
+ZERO = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x, y):
+        return torch.cat([x, y * 2])
+def get_inputs():
+    return [torch.randn(0, 64), torch.randn(96, 64)]
+def get_init_inputs():
+    return []
+"""
+JOINED = """
+#include <torch/extension.h>
+__global__ void join(const float* x, const float* y, float* o, int a, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) o[i] = i < a ? x[i] : y[i - a] * 2;
+}
+torch::Tensor forward(torch::Tensor x, torch::Tensor y) {
+  auto o = torch::empty({x.size(0) + y.size(0), y.size(1)}, y.options());
+  int n = o.numel();
+  join<<<(n + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), o.data_ptr<float>(),
+                                 x.numel(), n);
+  return o;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+"""
+
+
+async def test_an_input_without_elements_is_handed_over(emulator_pool: JudgePool) -> None:
+    verdict = await emulator_pool.judge(problem_task(ZERO, "join"), JOINED)
+    assert verdict.status is Status.CORRECT, verdict.reason
