@@ -71,7 +71,7 @@ MOST_IN_A_LOOP = 3
 """The cost up to which a tensor is made again at each step of a loop."""
 MOST_TOGETHER = 60
 """The cost up to which one kernel computes what no other reads."""
-MANY = 100
+MANY = 80
 """Operations from which a module's text is kept short: a kernel file has an end."""
 LONG_ROW = 256
 """Elements, at the first shape set, from which a row is a block's."""
