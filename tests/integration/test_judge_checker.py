@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from coding_framework.cuda.emulator.backend import EmulatorBackend
-from coding_framework.cuda.expected.reference import Expectation
+from coding_framework.cuda.expected.reference import Expectation, ReferenceCache
+from coding_framework.cuda.host.plan_recorder import instruction_budget
 from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.cuda.timing.backend import Equipment
@@ -53,11 +54,13 @@ class Watched(EmulatorBackend):
         self._refuses = refuses
 
     @contextmanager
-    def equip(self, expectation: Expectation, timed: bool) -> Iterator[Equipment]:
+    def equip(
+        self, expectation: Expectation, timed: bool, elements: int = 0
+    ) -> Iterator[Equipment]:
         self.shapes.append(tuple(expectation.inputs[0].shape))
         if self._refuses is not None:
             raise CandidateFault(self._refuses, "too much for it")
-        with super().equip(expectation, timed) as equipment:
+        with super().equip(expectation, timed, elements) as equipment:
             yield equipment
 
 
@@ -164,3 +167,13 @@ def test_a_wrong_kernel_fails_without_the_checker_too() -> None:
     verdict, backend, _ = judged(LOSES_THE_LAST, refuses=Status.UNSUPPORTED)
     assert verdict.status is Status.WRONG_OUTPUT
     assert backend.shapes == SMALL[:1]
+
+
+def test_a_device_has_the_budget_of_the_largest_shape_set_that_is_called_on_it() -> None:
+    task = DOUBLE_TASK
+    small = ReferenceCache(b"secret").get(task, task.cases[-1], 0)
+    for elements in (0, 100_000):
+        with EmulatorBackend().equip(small, False, elements) as equipment:
+            assert equipment.limits.instructions == instruction_budget(
+                max(small.elements, elements)
+            )

@@ -57,8 +57,10 @@ class EmulatorBackend:
         return nullcontext()
 
     @contextmanager
-    def equip(self, expectation: Expectation, timed: bool) -> Iterator[Equipment]:
-        limits = RunLimits(instructions=self._budget(expectation.elements))
+    def equip(
+        self, expectation: Expectation, timed: bool, elements: int = 0
+    ) -> Iterator[Equipment]:
+        limits = RunLimits(instructions=self._budget(max(expectation.elements, elements)))
         settings = EmulatorSettings(
             instruction_budget=limits.instructions,
             memory_limit_bytes=2 * limits.memory_bytes,

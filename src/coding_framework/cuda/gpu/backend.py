@@ -127,7 +127,9 @@ class CudaBackend:
         return self.place.room(self._entered.working)
 
     @contextmanager
-    def equip(self, expectation: Expectation, timed: bool) -> Iterator[Equipment]:
+    def equip(
+        self, expectation: Expectation, timed: bool, elements: int = 0
+    ) -> Iterator[Equipment]:
         inputs = sum(t.numel() * t.element_size() for t in expectation.inputs)
         needed = sum(t.numel() * t.element_size() for t in expectation.parameters) + inputs
         needed += sum(o.native.numel() * o.native.element_size() for o in expectation.outputs)

@@ -96,8 +96,11 @@ class Backend(Protocol):
         more of the device's memory than others leave waits here."""
         ...
 
-    def equip(self, expectation: Expectation, timed: bool) -> AbstractContextManager[Equipment]:
-        """Open a fresh device for a shape set. timed: whether it is the one that is timed."""
+    def equip(
+        self, expectation: Expectation, timed: bool, elements: int = 0
+    ) -> AbstractContextManager[Equipment]:
+        """Open a fresh device for a shape set. timed: whether it is the one that is timed.
+        elements: of the largest one that is called on it, where that is another."""
         ...
 
     def result(

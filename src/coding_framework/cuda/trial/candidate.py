@@ -14,6 +14,7 @@ from random import Random
 
 from coding_framework.cuda.build.ptx_summary import may_repeat, ptx_of
 from coding_framework.cuda.device.work_meter import WorkMeter
+from coding_framework.cuda.expected.edge_draws import edge_seed
 from coding_framework.cuda.expected.inputs import tensor_bytes
 from coding_framework.cuda.expected.reference import ReferenceCache
 from coding_framework.cuda.host.plan_recorder import (
@@ -37,7 +38,7 @@ from coding_framework.cuda.trial.fresh_processes import (
 from coding_framework.cuda.trial.setup import TrialSetting, TrialSetup, open_setup
 from coding_framework.cuda.trial.trial import CaseTrial
 from coding_framework.cuda.trial.verdict_draft import NOT_CHECKED, TrialLog, VerdictDraft
-from coding_framework.types import Status, TestCase, TestResult
+from coding_framework.types import Status, Task, TestCase, TestResult
 
 _BEYOND_A_CHECKER = frozenset({Status.UNSUPPORTED, Status.TIMEOUT})
 """Faults that may be the checker's limits and not the candidate's: a GPU runs more, and faster."""
@@ -238,16 +239,17 @@ class CandidateTrials:
     def _try_build(self, setting: TrialSetting, case: TestCase, is_timed: bool) -> TimedCase:
         task, references = self._draft.task, self._references
         expectation = references.get(task, case, self._seeds[0])
-        with open_setup(setting, expectation, timed=is_timed) as setup:
+        one_draw = len(set(self._seeds)) == 1  # of an experiment
+        swept = references.swept_cases(task) if case is self._drawn and not one_draw else ()
+        most = max((_all_elements(task, other, references) for other in swept), default=0)
+        with open_setup(setting, expectation, timed=is_timed, elements=most) as setup:
             self._note_device(setting, setup)
             trial = CaseTrial(
                 task, case, setup, references, self._seeds, self._draft.log, self._timing_seed
             )
             if case is self._drawn:
                 passed = trial.call_twice()
-                one_draw = len(set(self._seeds)) == 1  # of an experiment
-                if not one_draw:
-                    trial.call_at_other_sizes(references.swept_cases(task))
+                trial.call_at_other_sizes(swept)
                 return passed
             real_size = case in task.gpu_cases
             passed = trial.record(dependent=self._dependent) if real_size else trial.judge()
@@ -298,6 +300,11 @@ def _not_run(case: TestCase, why: str) -> TestResult:
         dtype=case.inputs[0].dtype, max_abs_error=None, max_rel_error=None, tolerance=None,
         passed=False, detail=why,
     )  # fmt: skip
+
+
+def _all_elements(task: Task, case: TestCase, references: ReferenceCache) -> int:
+    """Of inputs, parameters and outputs of a shape set that is swept."""
+    return references.get(task, case, edge_seed("plain")).elements
 
 
 def _elements(case: TestCase) -> int:

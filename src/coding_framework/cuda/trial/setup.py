@@ -112,16 +112,18 @@ def open_setup(
     *,
     timed: bool = False,
     told: DeviceProperties | None = None,
+    elements: int = 0,
 ) -> Iterator[TrialSetup]:
     """Load a build and start its host code, with room for tensors like those of `expectation`.
     Raises CandidateFault where the candidate cannot be loaded, ExtensionWanted where an answer asks
     for more kernels than its build has.
 
     timed: whether the shape set is the one that the backend times. told: what host code is told of
-    the device instead of the truth.
+    the device instead of the truth. elements: of the largest shape set that is called on it, where
+    that is another one.
     """
     build = setting.build
-    with setting.backend.equip(expectation, timed) as equipment:
+    with setting.backend.equip(expectation, timed, elements) as equipment:
         device, other = equipment.device, equipment.open_other_schedule
         device.meter = setting.meter
 
