@@ -55,6 +55,17 @@ def read(task: Task) -> Graph:
     """The graph of a task's module. Raises UnreadableError with what has no graph, and whatever the
     module raises where it is made."""
     made = _made(task)
+    apart = _tied_apart(task, made)
+    if apart is None:
+        return _read(task, ())
+    try:
+        return _read(task, (apart,))
+    except UnreadableError:
+        return _read(task, ())
+
+
+def _read(task: Task, further: Sequence[TestCase]) -> Graph:
+    made = _made(task, further)
     varying = _varying(made)
     small = sum(not list(m.children()) for m in made[0].model.modules()) <= MOST_LAYERS
     own = (False, True) if made[0].has_own_tensors else (False,)
@@ -66,9 +77,45 @@ def read(task: Task) -> Graph:
                 return _at_real_size(graph, _real(task, made))
             except UnreadableError as e:
                 refused = refused or e
-                made = _made(task)  # a forward may have changed them
+                made = _made(task, further)  # a forward may have changed them
     assert refused is not None
     raise refused
+
+
+def _tied_apart(task: Task, made: Sequence[Made]) -> TestCase | None:
+    """A shape set at which axes differ that are equal at all others: heads times a head's width is
+    the width at 128 and not at 129. None where a size plus one leaves equal what is equal, or where
+    the module takes no such size."""
+    case = made[0].case
+    sizes = [a for a in made[0].init_args if isinstance(a, int) and not isinstance(a, bool)]
+    for size in dict.fromkeys(sizes):
+        if size < 2 or not any(size in spec.shape for spec in case.inputs):
+            continue
+
+        def moved(value: Any, size: int = size) -> Any:
+            return value + 1 if type(value) is int and value == size else value
+
+        inputs = tuple(
+            spec.model_copy(update={"shape": tuple(map(moved, spec.shape))}) for spec in case.inputs
+        )
+        other = case.model_copy(
+            update={"inputs": inputs, "init_args": tuple(map(moved, made[0].init_args))}
+        )
+        try:
+            if _ties(made) > _ties([*made, Made(task, other)]):
+                return other
+        except Exception:
+            continue
+    return None
+
+
+def _ties(made: Sequence[Made]) -> int:
+    """How many varying axes are equal to another one at all shape sets."""
+    shapes = [[n for shape, _ in one.given for n in shape] for one in made]
+    if len({len(s) for s in shapes}) > 1:
+        return 0
+    found = [sizes for sizes in zip(*shapes, strict=True) if len(set(sizes)) > 1]
+    return len(found) - len(set(found))
 
 
 def _traces(made: Sequence[Made], symbolic: frozenset[Axis], anew: bool) -> list[Trace]:
@@ -80,11 +127,11 @@ def _traces(made: Sequence[Made], symbolic: frozenset[Axis], anew: bool) -> list
     return traces if symbolic else _alike(traces)
 
 
-def _made(task: Task) -> list[Made]:
+def _made(task: Task, further: Sequence[TestCase] = ()) -> list[Made]:
     """The module at each shape set: the first one, then those of real size, which differ from it in
     most. A number that is looked up must be right at each: at a few, others are too."""
     found: dict[Any, Made] = {}
-    for case in (task.cases[0], *task.gpu_cases, *task.cases[1:]):
+    for case in (task.cases[0], *task.gpu_cases, *task.cases[1:], *further):
         if _asked(case) not in found:
             found[_asked(case)] = Made(task, case)
     return list(found.values())

@@ -33,6 +33,15 @@ def test_axes_of_equal_length_are_not_one_size():
     assert [str(s) for s in graph.outputs[0].type.shape] == ["x_0", "lin_weight_0"]
 
 
+def test_axes_that_are_equal_where_a_number_divides_are_not_one_size():
+    init = """self.width = features // 4
+        self.heads = nn.Linear(features, 4 * self.width)"""
+    said = "return self.heads(x).view(-1, 4, self.width).flatten(1)"
+    graph = problem(said, init, ", features", "features")
+    linear = next(n for n in graph.nodes if n.op == "linear.default")
+    assert str(linear.type.shape[1]) == "heads_weight_0"
+
+
 def test_a_number_of_the_constructor_that_is_a_size_follows_the_axis():
     graph = problem(
         "return x / self.count", "self.count = float(features)", ", features", "features"
