@@ -159,8 +159,10 @@ def _hits(train: Sequence[Function], held_out: Sequence[Function]) -> Iterable[H
 
 
 def _module_text(function: Function) -> str:
-    """The module's statements, constants dropped."""
-    return re.sub(r"\b\d+(\.\d+)?\b", "C", _normalised_module(build_task(function).reference))
+    """The module's statements, constants dropped: an axis is none."""
+    return re.sub(
+        r"(?<!dim=)\b\d+(\.\d+)?\b", "C", _normalised_module(build_task(function).reference)
+    )
 
 
 def _kernel_hits(
