@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from coding_framework.data.kernelbench.problems import problem_task
@@ -11,6 +13,8 @@ from coding_framework.errors import UnreadableError
 from support.read_problems import LINEAR, PROBLEM, problem
 
 pytestmark = pytest.mark.unit
+
+PEOPLES = Path(__file__).parents[3] / "benchmarks/modules_people_use"
 
 
 def test_arguments_are_inputs_then_parameters_by_the_modules_own_names():
@@ -34,12 +38,9 @@ def test_axes_of_equal_length_are_not_one_size():
 
 
 def test_axes_that_are_equal_where_a_number_divides_are_not_one_size():
-    init = """self.width = features // 4
-        self.heads = nn.Linear(features, 4 * self.width)"""
-    said = "return self.heads(x).view(-1, 4, self.width).flatten(1)"
-    graph = problem(said, init, ", features", "features")
-    linear = next(n for n in graph.nodes if n.op == "linear.default")
-    assert str(linear.type.shape[1]) == "heads_weight_0"
+    graph = read(find_task(str(PEOPLES / "set3/grouped_query_attention_rope.py")))
+    query = next(n for n in graph.nodes if n.op == "linear.default")
+    assert str(query.type.shape[-1]) == "q_proj_weight_0"
 
 
 def test_a_number_of_the_constructor_that_is_a_size_follows_the_axis():
