@@ -12,6 +12,7 @@ import keyword
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -56,16 +57,14 @@ def read(task: Task) -> Graph:
     module raises where it is made."""
     made = _made(task)
     apart = _tied_apart(task, made)
-    if apart is None:
-        return _read(task, ())
-    try:
-        return _read(task, (apart,))
-    except UnreadableError:
-        return _read(task, ())
+    if apart is not None:
+        with suppress(UnreadableError):
+            return _read(task, [*made, apart])
+        made = _made(task)
+    return _read(task, made)
 
 
-def _read(task: Task, further: Sequence[TestCase]) -> Graph:
-    made = _made(task, further)
+def _read(task: Task, made: list[Made]) -> Graph:
     varying = _varying(made)
     small = sum(not list(m.children()) for m in made[0].model.modules()) <= MOST_LAYERS
     own = (False, True) if made[0].has_own_tensors else (False,)
@@ -77,15 +76,15 @@ def _read(task: Task, further: Sequence[TestCase]) -> Graph:
                 return _at_real_size(graph, _real(task, made))
             except UnreadableError as e:
                 refused = refused or e
-                made = _made(task, further)  # a forward may have changed them
+                made = [Made(task, m.case) for m in made]  # a forward may have changed them
     assert refused is not None
     raise refused
 
 
-def _tied_apart(task: Task, made: Sequence[Made]) -> TestCase | None:
-    """A shape set at which axes differ that are equal at all others: heads times a head's width is
-    the width at 128 and not at 129. None where a size plus one leaves equal what is equal, or where
-    the module takes no such size."""
+def _tied_apart(task: Task, made: Sequence[Made]) -> Made | None:
+    """The module at a shape set at which axes differ that are equal at all others: heads times a
+    head's width is the width at 128 and not at 129. None where a size plus one leaves equal what is
+    equal, or where the module takes no such size."""
     case = made[0].case
     sizes = [a for a in made[0].init_args if isinstance(a, int) and not isinstance(a, bool)]
     for size in dict.fromkeys(sizes):
@@ -102,8 +101,9 @@ def _tied_apart(task: Task, made: Sequence[Made]) -> TestCase | None:
             update={"inputs": inputs, "init_args": tuple(map(moved, made[0].init_args))}
         )
         try:
-            if _ties(made) > _ties([*made, Made(task, other)]):
-                return other
+            apart = Made(task, other)
+            if _ties(made) > _ties([*made, apart]):
+                return apart
         except Exception:
             continue
     return None
@@ -127,11 +127,11 @@ def _traces(made: Sequence[Made], symbolic: frozenset[Axis], anew: bool) -> list
     return traces if symbolic else _alike(traces)
 
 
-def _made(task: Task, further: Sequence[TestCase] = ()) -> list[Made]:
+def _made(task: Task) -> list[Made]:
     """The module at each shape set: the first one, then those of real size, which differ from it in
     most. A number that is looked up must be right at each: at a few, others are too."""
     found: dict[Any, Made] = {}
-    for case in (task.cases[0], *task.gpu_cases, *task.cases[1:], *further):
+    for case in (task.cases[0], *task.gpu_cases, *task.cases[1:]):
         if _asked(case) not in found:
             found[_asked(case)] = Made(task, case)
     return list(found.values())
