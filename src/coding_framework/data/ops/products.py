@@ -20,10 +20,15 @@ from coding_framework.data.lower.text import (
     times,
 )
 from coding_framework.data.ops.contractions import broadcast, letters_of, option
+from coding_framework.data.ops.heads import quotient
 from coding_framework.data.ops.views import Reads
 
 Side = Callable[[Body, Places, Places, Places], str]
 """(body, place in the batch, place along the side, place in the sum) -> the element."""
+
+
+def _as_it_is(body: Body, places: Places, total: str) -> str:
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class Product:
     right: Side
     place: Callable[[Body, Places, Places, Places], list[str]]
     """(body, place in the batch, row, column) -> place in the result."""
-    value: Callable[[Body, Places, str], str] = lambda body, places, total: total
+    value: Callable[[Body, Places, str], str] = _as_it_is
     """Of a result, by its place and its sum."""
 
 
@@ -73,10 +78,6 @@ def _matrices(reads: Reads, node: Node) -> Product | None:
         lambda body, at, row, column: [*at, *row, *column],
         _added(reads, node) if node.base in ("addmm", "baddbmm") else _as_it_is,
     )  # fmt: skip
-
-
-def _as_it_is(body: Body, places: Places, total: str) -> str:
-    return total
 
 
 def _added(reads: Reads, node: Node) -> Callable[[Body, Places, str], str]:
@@ -165,7 +166,7 @@ def _convolution(reads: Reads, node: Node) -> Product | None:
     channels = weight.type.shape[0] if turned else weight.type.shape[1]
     if many:
         rows, channels = (
-            (rows, _part(channels, groups)) if turned else (_part(rows, groups), channels)
+            (rows, quotient(channels, groups)) if turned else (quotient(rows, groups), channels)
         )
 
     def of_group(body: Body, at: Places, count: Extent, place: str) -> str:
@@ -215,15 +216,6 @@ def _convolution(reads: Reads, node: Node) -> Product | None:
         (groups,) if many else (), (rows,), (shape[0], *shape[2:]),
         (channels, *weight.type.shape[2:]), weights, position, place, value,
     )  # fmt: skip
-
-
-def _part(count: Extent, groups: Extent) -> Extent:
-    """What one group has of so many channels."""
-    if isinstance(count, int) and isinstance(groups, int):
-        return count // groups
-    from torch.utils._sympy.functions import FloorDiv
-
-    return FloorDiv(count, groups)
 
 
 PRODUCTS: Mapping[str, Maker] = {
