@@ -143,9 +143,8 @@ class Transaction:
 
     def __init__(self, db: sqlite3.Connection, clock: Callable[[], int]) -> None:
         self._db = db
-        last = db.execute("SELECT seq, ts_us FROM event ORDER BY seq DESC LIMIT 1").fetchone()
-        self.last_seq: int = last[0] if last else 0
-        self.now_us: int = max(clock(), last[1] + 1 if last else 0)
+        last = db.execute("SELECT ts_us FROM event ORDER BY seq DESC LIMIT 1").fetchone()
+        self.now_us: int = max(clock(), last[0] + 1 if last else 0)
         """Time of the next event, after that of every earlier one."""
 
     def add_event(
@@ -192,7 +191,6 @@ class Transaction:
 
     def _added(self, done: sqlite3.Cursor) -> bool:
         if done.rowcount == 1:
-            self.last_seq = int(done.lastrowid or 0)
             self.now_us += 1
             return True
         return False
