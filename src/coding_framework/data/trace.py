@@ -16,7 +16,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coding_framework.errors import UnreadableError
 from coding_framework.reference_model import (
@@ -27,9 +27,6 @@ from coding_framework.reference_model import (
     tensors_of,
 )
 from coding_framework.types import Task, TestCase
-
-if TYPE_CHECKING:
-    pass
 
 KEPT_WHOLE = (
     "linear.default", "matmul.default", "einsum.default", "layer_norm.default",

@@ -135,6 +135,8 @@ class Lowering:
         self.latest: dict[Node, int] = {}
         """The last group that a node depends on."""
         self.cost: dict[Node, int] = {}
+        self.kept_whole: set[Node] = set()
+        """Nodes that get a place in memory of their own."""
         self.names: Counter[str] = Counter()
         self.kernel_of: dict[str, str] = {}
         """Names of kernels by their lines, in which names are numbers."""
@@ -260,13 +262,6 @@ class Lowering:
                     self.cost[node] = 1
                     self.kept_whole.add(node)
             self.latest[node] = latest
-
-    @property
-    def kept_whole(self) -> set[Node]:
-        """Nodes that get a place in memory of their own."""
-        if not hasattr(self, "_kept_whole"):
-            self._kept_whole: set[Node] = set()
-        return self._kept_whole
 
     @staticmethod
     def _is_head(node: Node) -> bool:
