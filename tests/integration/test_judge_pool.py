@@ -19,7 +19,9 @@ from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.types import Status, Verdict
+from support.children import children_named
 from support.judge_tasks import DOUBLE, DOUBLE_TASK, ROW_SUM, ROW_SUM_TASK, make_task
+from support.judging import lasting_timing
 from support.waiting import PATIENCE_S, left_of
 
 pytestmark = pytest.mark.integration
@@ -34,17 +36,17 @@ def pool() -> Iterator[JudgePool]:
 
 
 def _workers() -> list[psutil.Process]:
-    found = []
-    for child in psutil.Process().children():
-        with suppress(psutil.Error):  # it ended while we looked
-            if any("coding_framework.cuda.many.worker" in part for part in child.cmdline()):
-                found.append(child)
-    return found
+    return children_named("coding_framework.cuda.many.worker")
 
 
 def _findings(verdict: Verdict) -> tuple[object, ...]:
-    timing = verdict.timing and verdict.timing.model_copy(update={"host_ms": None})  # of the moment
-    return (verdict.status, verdict.tests, timing, verdict.counters, verdict.cheats)
+    return (
+        verdict.status,
+        verdict.tests,
+        lasting_timing(verdict),
+        verdict.counters,
+        verdict.cheats,
+    )
 
 
 async def test_many_callers_at_once_get_the_same_verdict(pool: JudgePool) -> None:

@@ -13,7 +13,7 @@ from coding_framework.cuda.choose_backend import choose_backend
 from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.cuda.toolchain.slots import available_cores
-from coding_framework.types import Status, Task, Verdict
+from coding_framework.types import BenchmarkResult, Status, Task, Verdict
 from support.judge_tasks import DOUBLE, DOUBLE_TASK
 
 CONFIG = JudgeConfig(seed=7, host_cpu_s=3)
@@ -66,13 +66,17 @@ def still_honest(pool: JudgePool, request: pytest.FixtureRequest) -> StillHonest
     return check
 
 
+def lasting_timing(verdict: Verdict) -> BenchmarkResult | None:
+    """The timing of a verdict without the time of host code, which is one of the moment."""
+    return verdict.timing and verdict.timing.model_copy(update={"host_ms": None})
+
+
 def stable(verdict: Verdict) -> str:
     """A verdict without what varies from run to run: durations, and whether nvcc had to run."""
-    timing = verdict.timing and verdict.timing.model_copy(update={"host_ms": None})
     receipt = verdict.receipt.model_copy(update={"duration_s": 0.0})
     assert verdict.compile is not None
     compiled = verdict.compile.model_copy(update={"latency_s": 0.0, "cache_hit": True})
-    same = {"receipt": receipt, "compile": compiled, "timing": timing}
+    same = {"receipt": receipt, "compile": compiled, "timing": lasting_timing(verdict)}
     return verdict.model_copy(update=same).model_dump_json()
 
 

@@ -17,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from coding_framework.agents.policies import prompt_ids
@@ -40,6 +39,7 @@ from coding_framework.training.sft_examples import tokenize_example
 from coding_framework.training.sft_loss import answer_loss
 from coding_framework.training.sft_watch import Watch
 from coding_framework.types import Role, TrainingExample
+from support.children import children_named
 from support.tiny_lm import make_tiny_lm
 from support.waiting import at_most_cpu_s, until
 
@@ -192,16 +192,8 @@ def test_a_killed_process_that_tokenises_ends_it_in_a_sentence(
     from transformers import AutoTokenizer
 
     def kill() -> None:
-        def spawned(child: psutil.Process) -> bool:
-            with suppress(psutil.Error):  # one that ended and nobody asked for yet
-                return "spawn_main" in " ".join(child.cmdline())
-            return False
-
-        def workers() -> list[psutil.Process]:
-            return [*filter(spawned, psutil.Process(os.getpid()).children())]
-
-        until(lambda: bool(workers()))
-        workers()[0].kill()
+        until(lambda: bool(children_named("spawn_main")))
+        children_named("spawn_main")[0].kill()
 
     monkeypatch.setattr(sft_examples, "_A_PROCESS", 1)
     tokenizer = AutoTokenizer.from_pretrained(base)

@@ -7,11 +7,9 @@ import re
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from coding_framework.data.examples import training_examples
@@ -20,6 +18,7 @@ from coding_framework.store.training_log import read_sft_records
 from coding_framework.training import recipes, sft, sft_ranks
 from coding_framework.training.sft import SFTConfig, SFTResult, load_examples, train_sft
 from coding_framework.types import TrainingExample
+from support.children import children_named
 from support.ranks import join_and_say_nothing
 from support.tiny_lm import make_tiny_lm
 from support.waiting import until
@@ -130,10 +129,8 @@ def test_a_process_that_is_killed_ends_the_run_in_a_sentence(
 
     def kill() -> None:
         until(lambda: log.exists() and log.read_text().count("\n") > 2)
-        for child in psutil.Process(os.getpid()).children():
-            with suppress(psutil.Error):  # one that ended and nobody asked for yet
-                if "spawn_main" in " ".join(child.cmdline()):
-                    child.kill()
+        for child in children_named("spawn_main"):
+            child.kill()
 
     killer = threading.Thread(target=kill)
     killer.start()
