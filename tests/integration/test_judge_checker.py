@@ -3,6 +3,7 @@ where the checker cannot run a candidate. Here both devices are emulators."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -177,3 +178,15 @@ def test_a_device_has_the_budget_of_the_largest_shape_set_that_is_called_on_it()
             assert equipment.limits.instructions == instruction_budget(
                 max(small.elements, elements)
             )
+
+
+def test_a_kernel_that_is_endless_at_swept_sizes_alone_is_ended() -> None:
+    told = " && ".join(f"n != {math.prod(shape)}" for shape in SMALL)
+    endless = f"volatile bool on = true; while ({told} && on) {{}}"
+    code = extension(
+        DOUBLE_KERNEL.replace("if (i < n)", f"{endless}\n  if (i < n)", 1), DOUBLE_BODY
+    )
+    assert endless in code
+    verdict = Judge(JudgeConfig(secret=b"swept")).judge(DOUBLE_TASK, Candidate(code=code))
+    assert verdict.status is Status.TIMEOUT
+    assert "did not end within" in verdict.reason

@@ -43,6 +43,46 @@ def test_axes_that_are_equal_where_a_number_divides_are_not_one_size():
     assert str(query.type.shape[-1]) == "q_proj_weight_0"
 
 
+GUARDED = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        {constructor}
+        self.heads, self.dim = heads, width // heads
+        self.lin = nn.Linear(width, heads * self.dim, bias=False)
+
+    def forward(self, x):
+        {forward}
+        return self.lin(x).view(x.shape[0], self.heads, self.dim).amax(1)
+
+
+def get_inputs():
+    return [torch.randn(64, 128)]
+
+
+def get_init_inputs():
+    return [128, 8]
+"""
+REFUSES = "if {0} % {1}: raise ValueError('a head has no part of a column')"
+
+
+@pytest.mark.parametrize(
+    ("constructor", "forward"),
+    [
+        (REFUSES.format("width", "heads"), "pass"),
+        ("pass", REFUSES.format("x.shape[1]", "self.heads")),
+    ],
+)
+def test_a_module_that_takes_no_size_beside_its_own_is_read(constructor: str, forward: str):
+    source = GUARDED.format(constructor=constructor, forward=forward)
+    graph = read(problem_task(source, "own"))
+    assert [n.op for n in graph.nodes][:1] == ["linear.default"]
+
+
 def test_a_number_of_the_constructor_that_is_a_size_follows_the_axis():
     graph = problem(
         "return x / self.count", "self.count = float(features)", ", features", "features"
