@@ -19,6 +19,7 @@ from coding_framework.deployment.outcomes import Outcome
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.registry.receipts import check_receipt
 from support.serving import RELU, ScriptedJudge, Upstream, answer, model_server
+from support.time_bar import crowding
 from support.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -218,7 +219,7 @@ def test_the_budget_ends_a_search_with_what_is_verified_by_then(tmp_path: Path) 
             return await judge(task, code)
 
         server.judge._judge = hang_on_hang
-        done = post(url, with_task(budget_s=6.0)).json()
+        done = post(url, with_task(budget_s=6.0 * crowding())).json()
     told = done["choices"][0]["cuda_rl"]
     assert told["status"] == "verified"
     assert sorted(c["status"] for c in told["candidates"]) == ["correct", "unfinished"]
