@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from dataclasses import replace
+from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ pytestmark = pytest.mark.unit
 
 
 def test_hours_of_judging_are_not_begun_unasked(tmp_path: Path) -> None:
-    jobs = list(islice(kernel_jobs(select_functions()[:2000]), 2000))
+    few = cycle(kernel_jobs(select_functions()[:2]))
+    jobs = [replace(job, code=f"{job.code}// {i}\n") for i, job in enumerate(islice(few, 2000))]
     file = tmp_path / "receipts.jsonl"
     with pytest.raises(UsageError, match=r"\d+ kernels were never judged here, .* --yes begins it"):
         judge_jobs(jobs, file, 2, known={}, however_long=False)
