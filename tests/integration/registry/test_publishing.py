@@ -20,6 +20,9 @@ from coding_framework.cli import main
 from coding_framework.cuda.emulator.device import EmulatorDevice
 from coding_framework.cuda.emulator.settings import EmulatorSettings
 from coding_framework.cuda.plan.launch_plan import Launch
+from coding_framework.data.kernels import kernels_of
+from coding_framework.data.registry import find_task
+from coding_framework.deployment import apply
 from coding_framework.registry.publishing import BUILD, verify_published
 from coding_framework.registry.receipts import ReceiptError, new_key
 
@@ -85,6 +88,16 @@ class OnEmulator:
     def function(self, module: Any, entry: str, shared: int) -> str:
         return entry
 
+    def fill(self, address: int, value: int, nbytes: int) -> None:
+        self._at(address, nbytes).fill_(value)
+
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        self._at(to, nbytes).copy_(self._at(source, nbytes))
+
+    def _at(self, address: int, nbytes: int) -> torch.Tensor:
+        start = address - self._arena.data_ptr()
+        return self._arena[start : start + nbytes]
+
     def launch(self, entry: str, grid: Any, block: Any, shared: int, params: bytes) -> None:
         here, size = self._arena.data_ptr(), self._arena.numel()
         words = bytearray(params)
@@ -111,13 +124,68 @@ def test_it_gives_the_kernels_own_bits_without_our_package(
     module = imported(published)
     assert len(module.DOMAIN) >= 3
     for shape in module.DOMAIN.values():
-        template = json.loads(
-            (published / BUILD / f"templates/{shape['template']}.json").read_text()
-        )
-        (argument,) = template["arguments"]
-        x = driver.empty(torch.Size(argument["shape"]).numel(), torch.float32)
-        x = x.view(argument["shape"]).normal_()
+        (argument,) = _template(published, shape)["arguments"]
+        x = _drawn(argument, driver)
         assert torch.equal(module.relu(x, driver=driver), torch.relu(x))
+
+
+KINDS = {
+    "relu": lambda x: x.relu(),
+    "softmax": lambda x: torch.softmax(x, -1),
+    "layernorm": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
+    "cumsum": lambda x: x.cumsum(-1),
+    "permute021_bf16": lambda x: x.permute(0, 2, 1).contiguous(),
+    "argmax": lambda x: x.argmax(-1),
+    "gatherrows": lambda x, y: x[y],
+    "matmul": lambda x, y: x @ y,
+    "conv2dk3": lambda x, w: torch.nn.functional.conv2d(x, w, padding=1),
+    "attnscores": lambda q, k: torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1),
+}
+
+
+@pytest.mark.parametrize(
+    "task",
+    [pytest.param(name, marks=[] if name == "softmax" else pytest.mark.slow) for name in KINDS],
+)
+def test_a_kernel_of_each_kind_gives_the_bits_of_apply(
+    task: str, tmp_path: Path, driver: OnEmulator
+) -> None:
+    """Written, judged, kept, published; then run by what was published, and by `apply`."""
+    new_key(tmp_path / "keys", "judge")
+    registry, out = tmp_path / "registry", tmp_path / "out"
+    place = ["--registry", str(registry), "--keys", str(tmp_path / "keys")]
+    source = tmp_path / "kernel.cu"
+    source.write_text(kernels_of(find_task(task))[-1].code)
+    add = ["kernel", "add", str(source), "--task", task, "--backend", "emulator", *place]
+    assert main(add) == 0
+    assert main(["kernel", "promote", task, *place]) == 0
+    assert main(["kernel", "publish", task, "--to", str(out), *place]) == 0
+    assert main(["kernel", "verify", str(out), "--keys", str(tmp_path / "keys")]) == 0
+    module = imported(out)
+    function = apply.op(f"published_{task}", task=task)(KINDS[task])
+    apply.enable(registry, device="emulator", keys=tmp_path / "keys", canary_share=1)
+    try:
+        for shape in module.DOMAIN.values():
+            given = [_drawn(argument, driver) for argument in _template(out, shape)["arguments"]]
+            theirs, ours = module.call(*given, driver=driver), function(*given)
+            assert torch.equal(theirs, ours)
+        counted = apply.stats()[f"published_{task}"]
+        assert counted["hits"] == len(module.DOMAIN), counted
+    finally:
+        apply.disable()
+
+
+def _template(folder: Path, shape: dict[str, Any]) -> dict[str, Any]:
+    said = (folder / BUILD / f"templates/{shape['template']}.json").read_text()
+    return dict(json.loads(said))
+
+
+def _drawn(argument: dict[str, Any], driver: OnEmulator) -> torch.Tensor:
+    """A tensor as a template takes it; whole numbers are 0, 1 or 2."""
+    dtype = getattr(torch, argument["dtype"])
+    shape = torch.Size(argument["shape"])
+    x = driver.empty(shape.numel(), dtype).view(shape)
+    return x.normal_() if dtype.is_floating_point else x.random_(0, 3)
 
 
 def test_what_it_was_not_judged_for_is_refused_by_what_is_wrong(published: Path) -> None:
