@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import re
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from mcp import StdioServerParameters
 from mcp.client import Client
 
 from coding_framework.deployment.tokens import TokenFile
-from support.time_bar import machine_factor
+from support.time_bar import crowding, machine_factor
 
 pytestmark = pytest.mark.integration
 
@@ -94,6 +95,39 @@ async def test_hostile_arguments_end_in_a_sentence() -> None:
             assert failed
             assert said in text
             assert "Traceback" not in text
+
+
+MIXED: list[tuple[str, dict[str, Any], str]] = [
+    ("judge", {"task": "relu", "kernel": RELU}, "correct: all"),
+    ("judge", {"task": "relu", "kernel": WRONG}, "wrong_output"),
+    ("explain", {"task": "relu", "kernel": WRONG}, "max(x, 0)"),
+    ("counters", {"task": "relu", "kernel": RELU}, "dram__bytes_read.sum"),
+    ("tasks", {"words": "relu"}, "torch.relu"),
+    ("tasks", {"words": "m s", "count": 3}, "others"),
+    ("write", {"task": "relu"}, "relu: correct"),
+    *(("judge", arguments, said) for arguments, said in HOSTILE if len(str(arguments)) < 1000),
+]
+CALLS, AT_ONCE = 200, 16
+
+
+async def test_none_of_200_mixed_calls_is_lost() -> None:
+    """16 at once, drawn; each gets the answer of its own arguments. A lone call of a kernel that is
+    known takes less than 0.3 s."""
+    async with agent() as client:
+        for tool, arguments, _ in MIXED:
+            await say(client, tool, **arguments)
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def one(tool: str, arguments: dict[str, Any], wanted: str) -> str:
+            async with turns:
+                text, _ = await say(client, tool, **arguments)
+            return "" if wanted in text else f"{tool} {arguments}: {text}"
+
+        drawn = random.Random(0).choices(MIXED, k=CALLS)
+        assert set(await asyncio.gather(*(one(*each) for each in drawn))) == {""}
+        start = time.perf_counter()
+        await say(client, "judge", task="relu", kernel=RELU)
+        assert time.perf_counter() - start < 0.3 * machine_factor() * crowding()
 
 
 @pytest.fixture(scope="module")
