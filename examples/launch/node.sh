@@ -7,12 +7,14 @@
 #
 # NODES: of the whole cluster. GPUS: of this node. JUDGE_JOBS: candidates that a judging node takes
 # at a time. OBJECT_STORE_MIB: Ray's shared memory. SELF: this node's own address, where it has
-# several. COMMAND joins by `ray_address: auto` in its recipe.
+# several. COMMAND joins by `ray_address: auto` in its recipe. RAY_AUTH_TOKEN: a secret that all
+# nodes share; without one each node's Ray would write its own into the home folder.
 set -euo pipefail
 role=${1:?first, train or judge} first=${2:?the address of the first node}
 shift 2
 port=${RAY_PORT:-6379}
-export RAY_ADDRESS="$first:$port"
+: "${RAY_AUTH_TOKEN:?a secret that all nodes share, as openssl rand -hex 32 gives}"
+export RAY_ADDRESS="$first:$port" RAY_AUTH_MODE=token RAY_AUTH_TOKEN
 options=("--object-store-memory=$((${OBJECT_STORE_MIB:-65536} << 20))" --disable-usage-stats)
 if [ "$role" = judge ]; then
   options+=(--num-cpus=0 --num-gpus=0 "--resources={\"judge\": ${JUDGE_JOBS:-32}}")

@@ -16,7 +16,7 @@ nodes=($(scontrol show hostnames "$SLURM_JOB_NODELIST_HET_GROUP_0"))
 first=${nodes[0]}
 export NODES=$((SLURM_JOB_NUM_NODES_HET_GROUP_0 + SLURM_JOB_NUM_NODES_HET_GROUP_1))
 export GPUS=8 JUDGE_JOBS=32 RAY_PORT=$((20000 + SLURM_JOB_ID % 10000))
-export PATH="$PWD/.venv/bin:$PATH"
+export PATH="$PWD/.venv/bin:$PATH" RAY_AUTH_TOKEN=$(openssl rand -hex 32)
 
 srun --het-group=1 bash "$here" judge "$first" &
 [ "${#nodes[@]}" = 1 ] || srun --het-group=0 --nodes=$((${#nodes[@]} - 1)) --ntasks=$((${#nodes[@]} - 1)) \

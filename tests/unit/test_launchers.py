@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,27 @@ LAUNCH = Path(__file__).parents[2] / "examples/launch"
 FIRST = "10.213.7.1"
 
 
-def test_a_role_that_does_not_exist_is_told() -> None:
+@pytest.mark.parametrize(
+    ("role", "token", "said"),
+    [
+        ("judges", "secret", "the role is first, train or judge, not judges"),
+        (
+            "judge",
+            "",
+            "RAY_AUTH_TOKEN: a secret that all nodes share, as openssl rand -hex 32 gives",
+        ),
+    ],
+)
+def test_what_a_node_cannot_run_with_is_told(role: str, token: str, said: str) -> None:
     ran = subprocess.run(
-        ["bash", LAUNCH / "node.sh", "judges", FIRST], capture_output=True, text=True, check=False
+        ["bash", LAUNCH / "node.sh", role, FIRST],
+        env={"PATH": os.environ["PATH"], "RAY_AUTH_TOKEN": token},
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert (ran.returncode, ran.stderr) == (2, "the role is first, train or judge, not judges\n")
+    assert ran.returncode != 0
+    assert ran.stderr.endswith(f"{said}\n")
 
 
 @pytest.mark.parametrize("name", ["sky.yaml", "kuberay.yaml"])
@@ -35,6 +53,7 @@ def test_the_files_name_what_is_there(name: str) -> None:
 def test_kuberay_starts_what_the_dry_run_names() -> None:
     cluster = yaml.safe_load((LAUNCH / "kuberay.yaml").read_text())["spec"]["rayClusterSpec"]
     recipe = yaml.safe_load((LAUNCH.parents[1] / "configs/several_nodes.yaml").read_text())["rl"]
+    assert cluster["rayVersion"] == version("ray")
     train, judge = cluster["workerGroupSpecs"]
     assert train["replicas"] + 1 == recipe["num_nodes"]
     assert judge["replicas"] == recipe["judge_nodes"]
