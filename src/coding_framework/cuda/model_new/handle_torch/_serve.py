@@ -62,17 +62,18 @@ def _serve(folder: str) -> NoReturn:
     with open(f"{folder}/{ANSWER}", encoding="utf-8", newline="") as file:
         source = file.read()
     digests = _listed_extensions(folder)
+    sys.setrecursionlimit(2000)
+    code = _compiled(source)
     _imports.from_memory(ANSWER, source)
-    code = _host.start(f"{folder}/host.so")
-    if code != 0:
-        os._exit(code)
+    status = _host.start(f"{folder}/host.so")
+    if status != 0:
+        os._exit(status)
     environment: Any = os.environ
     environment._data.clear()
     environment._data.update(_host.environment())
     _load_extensions(folder, digests)
     _imports.install()
-    sys.setrecursionlimit(2000)
-    server = _Server(source)
+    server = _Server(code)
     functions = ("import", 0), ("construct", 4), ("forward", 0)
     payload = struct.pack("<I", len(functions)) + b"".join(
         _host.packed_text(name) + struct.pack("<I", count) for name, count in functions
@@ -100,14 +101,25 @@ def _load_extensions(folder: str, digests: list[str] | None) -> None:
     cpp_extension.compiled(digests)
 
 
-def _import_answer(source: str) -> type[Any]:
+def _compiled(source: str) -> types.CodeType | str:
+    """The answer's code, or why there is none: while files can be opened, as Python reads the line
+    of an error anew."""
+    try:
+        return compile(source, ANSWER, "exec", dont_inherit=True)
+    except BaseException as e:
+        return _described(e)
+
+
+def _import_answer(code: types.CodeType | str) -> type[Any]:
     """The answer's ModelNew. Ends the process where it cannot be imported."""
+    if isinstance(code, str):
+        _host.finish(_host.LOAD_FAILED, code)
     module = types.ModuleType("answer")
     module.__file__ = ANSWER
     module.__dict__["hash"] = _hash
     sys.modules["answer"] = module
     try:
-        exec(compile(source, ANSWER, "exec", dont_inherit=True), module.__dict__)
+        exec(code, module.__dict__)
         model = getattr(module, "ModelNew", None)
     except cpp_extension.NotCompiledYet:
         model = Module
@@ -149,9 +161,9 @@ def _described(error: BaseException) -> str:
 class _Server:
     """Imports the answer, at wish anew, builds its model, and calls it."""
 
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self._class = _import_answer(source)
+    def __init__(self, code: types.CodeType | str) -> None:
+        self._code = code
+        self._class = _import_answer(code)
         self._model: Any = None
         self._scalars: list[tuple[int, Any]] = []
         self._kept: list[Any] = []  # outputs stay allocated: the judge reads them later
@@ -164,7 +176,7 @@ class _Server:
             outputs: list[Tensor] = []
             if name == "import":
                 State.constructing = True
-                self._class, self._scalars = _import_answer(self._source), []
+                self._class, self._scalars = _import_answer(self._code), []
             elif name == "construct":
                 self._construct(*arguments)
             else:
