@@ -24,6 +24,8 @@ TARGET = (
 )
 NOT_TORCHS = frozenset(["pynvml"])
 """In torch's namespaces where they are installed."""
+PACKAGES = "numpy triton cupy numba pycuda scipy einops cutlass cuda tvm tilelang"
+"""That answers import, sometimes without need: they are named when they are used."""
 _OPERATOR_MODULES = ("linalg", "fft", "special", "sparse", "nested", "masked")
 _NO_OPERATORS = frozenset(
     [
@@ -120,6 +122,7 @@ def text() -> str:
     rows = [("operators", where, " ".join(names)) for where, names in operators.items()]
     rows += [("others", where, " ".join(names)) for where, names in others.items()]
     rows += [("layer", name, json.dumps(arguments)) for name, arguments in layers().items()]
+    rows.append(("packages", "", PACKAGES))
     return "".join("\t".join(row) + "\n" for row in rows)
 
 

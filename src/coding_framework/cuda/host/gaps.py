@@ -25,15 +25,11 @@ _NAMED = frozenset(
         "a compiled function called with names of arguments",
     }
 )
-_PACKAGES = re.compile(
-    r"(?:the module torch|numpy|triton|cupy|numba|pycuda|scipy|einops|cutlass|cuda|tvm|tilelang"
-    r"|torch\.utils\.cpp_extension)(?:\.\w{1,80}){1,8}"
-)
 
 
 def is_listed(text: str) -> bool:
     """Whether a claim names a gap of ours."""
-    return text in _NAMED or text in _torch_names() or _PACKAGES.fullmatch(text) is not None
+    return text in _NAMED or text in _torch_names() or _members().fullmatch(text) is not None
 
 
 def is_toolkit_function(name: str) -> bool:
@@ -48,14 +44,26 @@ def _functions(include: str, version: str) -> frozenset[str]:
     return frozenset(name.decode() for text in texts for name in _FUNCTION.findall(text))
 
 
+def _rows() -> list[list[str]]:
+    """The table of what the torch of answers names as missing: kind, where, names."""
+    return [line.split("\t") for line in _NAMES.read_text(encoding="utf-8").splitlines()]
+
+
 @lru_cache(maxsize=1)
 def _torch_names() -> frozenset[str]:
-    """What the torch of answers names as missing: its table has (kind, where, names) a line."""
-    found = set()
-    for line in _NAMES.read_text(encoding="utf-8").splitlines():
-        kind, where, names = line.split("\t")
-        if kind == "layer":
-            found.add(f"torch.nn.{where}")
-        elif kind == "others":
-            found.update(f"{where}.{name}" for name in names.split())
-    return frozenset(found)
+    layers = {f"torch.nn.{where}" for kind, where, _ in _rows() if kind == "layer"}
+    others = (
+        f"{where}.{name}"
+        for kind, where, names in _rows()
+        if kind == "others"
+        for name in names.split()
+    )
+    return frozenset(layers.union(others))
+
+
+@lru_cache(maxsize=1)
+def _members() -> re.Pattern[str]:
+    """Of the packages that answers import, and of what else ends a run by its name."""
+    packages = next(names.split() for kind, _, names in _rows() if kind == "packages")
+    named = "|".join(map(re.escape, ("the module torch", "torch.utils.cpp_extension", *packages)))
+    return re.compile(rf"(?:{named})(?:\.\w{{1,80}}){{1,8}}")

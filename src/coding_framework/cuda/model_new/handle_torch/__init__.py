@@ -27,14 +27,8 @@ for _dtype in DTYPES:
     globals()[_dtype.name] = _dtype
 for _alias, _name in ALIASES.items():
     globals()[_alias] = BY_NAME[_name]
-for _token in [
-    "contiguous_format",
-    "preserve_format",
-    "channels_last",
-    "channels_last_3d",
-    "strided",
-    "sparse_coo",
-]:
+_TOKENS = "contiguous_format preserve_format channels_last channels_last_3d strided sparse_coo"
+for _token in _types.names(_TOKENS):
     globals()[_token] = Token(f"torch.{_token}")
 
 for _name, _kind in typed(on_cuda=False).items():
@@ -101,30 +95,11 @@ def _view(name: str) -> Any:
     return lambda input, *arguments, **options: getattr(input, name)(*arguments, **options)
 
 
-for _name in [
-    "reshape",
-    "flatten",
-    "ravel",
-    "unflatten",
-    "transpose",
-    "swapaxes",
-    "t",
-    "permute",
-    "movedim",
-    "moveaxis",
-    "squeeze",
-    "unsqueeze",
-    "select",
-    "narrow",
-    "split",
-    "chunk",
-    "unbind",
-    "as_strided",
-    "broadcast_to",
-    "clone",
-    "detach",
-    "view_as",
-]:
+_VIEWS = """
+reshape flatten ravel unflatten transpose swapaxes t permute movedim moveaxis squeeze unsqueeze
+select narrow split chunk unbind as_strided broadcast_to clone detach view_as
+"""
+for _name in _types.names(_VIEWS):
     globals()[_name] = _view(_name)
 
 

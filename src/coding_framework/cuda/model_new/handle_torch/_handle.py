@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from . import _host
 from ._deferred import Deferred, State
 from ._host import Value
-from ._types import BY_CODE, BY_NAME, Device, DType, Size
+from ._types import BY_CODE, BY_NAME, Device, DType, Size, names
 
 if TYPE_CHECKING:
     from ._tensor import Tensor
@@ -252,22 +252,10 @@ def result_of(values: list[Value]) -> Any:
 
 
 _METADATA_ONLY = frozenset(
-    [
-        "view_of",
-        "view",
-        "reshape",
-        "flatten",
-        "transpose",
-        "permute",
-        "squeeze",
-        "squeeze_at",
-        "unsqueeze",
-        "expand",
-        "select",
-        "narrow",
-        "slice",
-        "as_strided",
-    ]
+    names(
+        "view_of view reshape flatten transpose permute squeeze squeeze_at unsqueeze expand select "
+        "narrow slice as_strided"
+    )
 )
 
 

@@ -10,24 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _host
+from ._names import is_package
 
 _OWN = __package__ or "handle_torch"
-_GAPS = frozenset(
-    [
-        "numpy",
-        "triton",
-        "cupy",
-        "numba",
-        "pycuda",
-        "scipy",
-        "einops",
-        "cutlass",
-        "cuda",
-        "tvm",
-        "tilelang",
-    ]
-)
-"""Packages that answers import, sometimes without need: named when they are used."""
 
 
 class Gap(types.ModuleType):
@@ -61,7 +46,8 @@ class Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name.partition(".")[0] in {"torch", *_GAPS}:
+        first = name.partition(".")[0]
+        if first == "torch" or is_package(first):
             return importlib.machinery.ModuleSpec(name, _LOADER, is_package=True)
         return None
 

@@ -33,6 +33,11 @@ def _has(kind: str, where: str, name: str) -> bool:
     return name in _SETS[key]
 
 
+def is_package(name: str) -> bool:
+    """Whether it is one of the packages that answers import and that are not here."""
+    return _has("packages", "", name)
+
+
 def layer_arguments(name: str) -> list[list[Any]] | None:
     """[argument, default] of a constructor in torch.nn, without a default where there is none;
     None where torch has no such layer."""

@@ -11,7 +11,7 @@ from . import _host
 from ._deferred import Deferred, State, broadcast
 from ._handle import Handle, call, deferred_tensor, make, resolved, sizes_of
 from ._names import look_up
-from ._types import BY_NAME, Device, DType
+from ._types import BY_NAME, CASTS, Device, DType, names
 
 
 class Tensor(Handle):
@@ -335,49 +335,16 @@ class Tensor(Handle):
             raise AttributeError(name)
         if State.constructing and self._deferred is not None and name in _FILLERS:
             return _changing(self, f"torch.Tensor.{name}")
-        if name in _CASTS:
-            return lambda *_, **__: self.to(BY_NAME[_CASTS[name]])
+        if name in CASTS:
+            return lambda *_, **__: self.to(BY_NAME[CASTS[name]])
         return look_up("torch.Tensor", name, "'Tensor' object")
 
 
-_CASTS = {
-    "float": "float32",
-    "double": "float64",
-    "half": "float16",
-    "bfloat16": "bfloat16",
-    "int": "int32",
-    "long": "int64",
-    "short": "int16",
-    "bool": "bool",
-    "byte": "uint8",
-    "char": "int8",
-}
 _FILLERS = frozenset(
-    [
-        "normal_",
-        "uniform_",
-        "random_",
-        "bernoulli_",
-        "exponential_",
-        "cauchy_",
-        "log_normal_",
-        "geometric_",
-        "clamp_",
-        "mul_",
-        "add_",
-        "sub_",
-        "div_",
-        "sqrt_",
-        "exp_",
-        "log_",
-        "neg_",
-        "abs_",
-        "pow_",
-        "tril_",
-        "triu_",
-        "erfinv_",
-        "fill_diagonal_",
-    ]
+    names(
+        "normal_ uniform_ random_ bernoulli_ exponential_ cauchy_ log_normal_ geometric_ clamp_ "
+        "mul_ add_ sub_ div_ sqrt_ exp_ log_ neg_ abs_ pow_ tril_ triu_ erfinv_ fill_diagonal_"
+    )
 )
 """Methods that change values in place: before a model is built they only change whose they are."""
 
@@ -414,27 +381,8 @@ def _computed(origin: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
 
 
 def _define_operators() -> None:
-    names = {
-        **{
-            n: n
-            for n in [
-                "add",
-                "sub",
-                "mul",
-                "matmul",
-                "pow",
-                "neg",
-                "abs",
-                "invert",
-                "and",
-                "or",
-                "xor",
-                "lt",
-                "le",
-                "gt",
-                "ge",
-            ]
-        },
+    same = names("add sub mul matmul pow neg abs invert and or xor lt le gt ge")
+    others = {
         "truediv": "div",
         "floordiv": "floor_divide",
         "mod": "remainder",
@@ -442,7 +390,7 @@ def _define_operators() -> None:
         "rshift": "bitwise_right_shift",
         "pos": "positive",
     }
-    for special, name in names.items():
+    for special, name in {**dict(zip(same, same, strict=True)), **others}.items():
         setattr(Tensor, f"__{special}__", _operator(name))
         setattr(Tensor, f"__r{special}__", _operator(name))
         setattr(Tensor, f"__i{special}__", _operator(f"{name}_"))

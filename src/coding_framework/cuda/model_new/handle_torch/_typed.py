@@ -6,20 +6,9 @@ from typing import Any
 
 from ._create import legacy_tensor
 from ._tensor import Tensor
-from ._types import BY_NAME, DType
+from ._types import BY_NAME, CASTS, DType
 
-_NAMES = {
-    "Float": "float32",
-    "Double": "float64",
-    "Half": "float16",
-    "BFloat16": "bfloat16",
-    "Long": "int64",
-    "Int": "int32",
-    "Short": "int16",
-    "Char": "int8",
-    "Byte": "uint8",
-    "Bool": "bool",
-}
+_NAMES = {name.title().replace("Bf", "BF"): dtype for name, dtype in CASTS.items()}
 
 
 class TensorType(type):

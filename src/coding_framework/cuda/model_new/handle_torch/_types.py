@@ -8,6 +8,11 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 
+def names(text: str) -> list[str]:
+    """The words of a text."""
+    return text.split()
+
+
 class DType:
     """One element type."""
 
@@ -75,6 +80,8 @@ ALIASES = {
     "long": "int64",
     "short": "int16",
 }
+CASTS = {**ALIASES, "bfloat16": "bfloat16", "bool": "bool", "byte": "uint8", "char": "int8"}
+"""The methods of a tensor that give it another type."""
 
 
 _RANKS = (

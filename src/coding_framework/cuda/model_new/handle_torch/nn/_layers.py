@@ -1,11 +1,12 @@
-"""Layers of torch.nn that have parameters: the same names, shapes and order as torch's.
+"""Layers of torch.nn: torch's own arguments, and the same tensors in the same order.
 
 Their values are the reference's, so nothing is drawn here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from .. import _host
@@ -13,22 +14,24 @@ from .._deferred import Deferred
 from .._handle import deferred_tensor
 from .._names import layer_arguments
 from .._tensor import Tensor
-from .._types import BY_NAME, DType
+from .._types import BY_NAME, DType, names
 from ._module import Computes, Module, Parameter
 
+Tensors = Iterator[tuple[str, Tensor | None]]
+"""Parameters and buffers of a layer, whose arguments are its members already."""
 
-def drawn(*shape: int, dtype: DType | None = None) -> Parameter:
+
+def drawn(*shape: int) -> Parameter:
     """A parameter that torch would draw at random."""
-    return Parameter(_waiting(shape, dtype, "torch.rand", None))
+    return Parameter(_waiting(shape, BY_NAME["float32"], "torch.rand", None))
 
 
-def filled(value: float, *shape: int, dtype: DType | None = None) -> Parameter:
+def filled(value: float, *shape: int) -> Parameter:
     """A parameter that starts as a constant."""
-    return Parameter(_waiting(shape, dtype, "torch.full", value))
+    return Parameter(_waiting(shape, BY_NAME["float32"], "torch.full", value))
 
 
-def _waiting(shape: Sequence[int], dtype: DType | None, origin: str, fill: float | None) -> Tensor:
-    of = dtype or BY_NAME["float32"]
+def _waiting(shape: Sequence[int], of: DType, origin: str, fill: float | None) -> Tensor:
     made: Tensor = deferred_tensor(Deferred(tuple(map(int, shape)), of, origin, fill=fill))
     return made
 
@@ -37,348 +40,181 @@ def _tuple(value: Any, n: int) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * n
 
 
-class Linear(Computes):
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self.in_features, self.out_features = in_features, out_features
-        self.weight = drawn(out_features, in_features, dtype=dtype)
-        self.register_parameter("bias", drawn(out_features, dtype=dtype) if bias else None)
+# --- layers with parameters -----------------------------------------------------------------------
 
 
-class Bilinear(Computes):
-    def __init__(
-        self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, **_: Any
-    ) -> None:
-        super().__init__()
-        self.in1_features, self.in2_features = in1_features, in2_features
-        self.out_features = out_features
-        self.weight = drawn(out_features, in1_features, in2_features)
-        self.register_parameter("bias", drawn(out_features) if bias else None)
+def _linear(of: Any) -> Tensors:
+    yield "weight", drawn(of.out_features, of.in_features)
+    yield "bias", drawn(of.out_features) if of.bias else None
 
 
-class _Conv(Computes):
-    dims = 1
-    transposed = False
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        *rest: Any,
-        **options: Any,
-    ) -> None:
-        super().__init__()
-        order = "dilation groups bias padding_mode device dtype"
-        if self.transposed:
-            order = "output_padding groups bias dilation padding_mode device dtype"
-        given: dict[str, Any] = {"dilation": 1, "groups": 1, "bias": True, "output_padding": 0}
-        given |= {"padding_mode": "zeros", "device": None, "dtype": None}
-        given |= dict(zip(order.split(), rest, strict=False)) | options
-        self.in_channels, self.out_channels = in_channels, out_channels
-        self.kernel_size = _tuple(kernel_size, self.dims)
-        self.stride = _tuple(stride, self.dims)
-        self.padding = padding if isinstance(padding, str) else _tuple(padding, self.dims)
-        self.dilation = _tuple(given["dilation"], self.dims)
-        self.output_padding = _tuple(given["output_padding"], self.dims)
-        self.groups, self.padding_mode = given["groups"], given["padding_mode"]
-        groups = int(self.groups)
-        channels = (in_channels, out_channels // groups)
-        if not self.transposed:
-            channels = (out_channels, in_channels // groups)
-        self.weight = drawn(*channels, *self.kernel_size, dtype=given["dtype"])
-        bias = drawn(out_channels, dtype=given["dtype"]) if given["bias"] else None
-        self.register_parameter("bias", bias)
+def _bilinear(of: Any) -> Tensors:
+    yield "weight", drawn(of.out_features, of.in1_features, of.in2_features)
+    yield "bias", drawn(of.out_features) if of.bias else None
 
 
-class Conv1d(_Conv):
-    pass
+def _convolution(dims: int, *, transposed: bool = False) -> Callable[[Any], Tensors]:
+    def tensors(of: Any) -> Tensors:
+        for name in ("kernel_size", "stride", "dilation", "output_padding"):
+            setattr(of, name, _tuple(getattr(of, name, 0), dims))
+        if not isinstance(of.padding, str):
+            of.padding = _tuple(of.padding, dims)
+        channels = (of.in_channels, of.out_channels // int(of.groups))
+        if not transposed:
+            channels = (of.out_channels, of.in_channels // int(of.groups))
+        yield "weight", drawn(*channels, *of.kernel_size)
+        yield "bias", drawn(of.out_channels) if of.bias else None
+
+    return tensors
 
 
-class Conv2d(_Conv):
-    dims = 2
+def _norm(of: Any) -> Tensors:
+    yield "weight", filled(1, of.num_features) if of.affine else None
+    yield "bias", filled(0, of.num_features) if of.affine else None
+    tracked = of.track_running_stats
+    yield "running_mean", filled(0, of.num_features).detach() if tracked else None
+    yield "running_var", filled(1, of.num_features).detach() if tracked else None
+    count = _waiting((), BY_NAME["int64"], "torch.full", 0)
+    yield "num_batches_tracked", count if tracked else None
 
 
-class Conv3d(_Conv):
-    dims = 3
+def _group_norm(of: Any) -> Tensors:
+    yield "weight", filled(1, of.num_channels) if of.affine else None
+    yield "bias", filled(0, of.num_channels) if of.affine else None
 
 
-class ConvTranspose1d(_Conv):
-    transposed = True
+def _layer_norm(of: Any) -> Tensors:
+    shape = of.normalized_shape = _tuple(of.normalized_shape, 1)
+    yield "weight", filled(1, *shape) if of.elementwise_affine else None
+    yield "bias", filled(0, *shape) if of.elementwise_affine and of.bias else None
 
 
-class ConvTranspose2d(_Conv):
-    dims = 2
-    transposed = True
+def _rms_norm(of: Any) -> Tensors:
+    shape = of.normalized_shape = _tuple(of.normalized_shape, 1)
+    yield "weight", filled(1, *shape) if of.elementwise_affine else None
 
 
-class ConvTranspose3d(_Conv):
-    dims = 3
-    transposed = True
+def _prelu(of: Any) -> Tensors:
+    yield "weight", filled(of.init, of.num_parameters)
 
 
-class _Norm(Computes):
-    affine_default = True
-    tracks_default = True
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool | None = None,
-        track_running_stats: bool | None = None,
-        **_: Any,
-    ) -> None:
-        super().__init__()
-        self.num_features, self.eps, self.momentum = num_features, eps, momentum
-        self.affine = self.affine_default if affine is None else affine
-        tracks = self.tracks_default if track_running_stats is None else track_running_stats
-        self.track_running_stats = tracks
-        self.register_parameter("weight", filled(1, num_features) if self.affine else None)
-        self.register_parameter("bias", filled(0, num_features) if self.affine else None)
-        mean, variance = filled(0, num_features).detach(), filled(1, num_features).detach()
-        self.register_buffer("running_mean", mean if tracks else None)
-        self.register_buffer("running_var", variance if tracks else None)
-        count = filled(0, dtype=BY_NAME["int64"]).detach()
-        self.register_buffer("num_batches_tracked", count if tracks else None)
+def _embedding(of: Any) -> Tensors:
+    yield "weight", drawn(of.num_embeddings, of.embedding_dim)
 
 
-class BatchNorm1d(_Norm):
-    pass
-
-
-class BatchNorm2d(_Norm):
-    pass
-
-
-class BatchNorm3d(_Norm):
-    pass
-
-
-class SyncBatchNorm(_Norm):
-    pass
-
-
-class InstanceNorm1d(_Norm):
-    affine_default = False
-    tracks_default = False
-
-
-class InstanceNorm2d(InstanceNorm1d):
-    pass
-
-
-class InstanceNorm3d(InstanceNorm1d):
-    pass
-
-
-class GroupNorm(Computes):
-    def __init__(
-        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, **_: Any
-    ) -> None:
-        super().__init__()
-        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
-        self.affine = affine
-        self.register_parameter("weight", filled(1, num_channels) if affine else None)
-        self.register_parameter("bias", filled(0, num_channels) if affine else None)
-
-
-class LayerNorm(Computes):
-    def __init__(
-        self,
-        normalized_shape: Any,
-        eps: float = 1e-5,
-        elementwise_affine: bool = True,
-        bias: bool = True,
-        **_: Any,
-    ) -> None:
-        super().__init__()
-        self.normalized_shape = _tuple(normalized_shape, 1)
-        self.eps, self.elementwise_affine = eps, elementwise_affine
-        shape = self.normalized_shape
-        self.register_parameter("weight", filled(1, *shape) if elementwise_affine else None)
-        has_bias = elementwise_affine and bias
-        self.register_parameter("bias", filled(0, *shape) if has_bias else None)
-
-
-class RMSNorm(Computes):
-    def __init__(
-        self,
-        normalized_shape: Any,
-        eps: float | None = None,
-        elementwise_affine: bool = True,
-        **_: Any,
-    ) -> None:
-        super().__init__()
-        self.normalized_shape = _tuple(normalized_shape, 1)
-        self.eps, self.elementwise_affine = eps, elementwise_affine
-        weight = filled(1, *self.normalized_shape) if elementwise_affine else None
-        self.register_parameter("weight", weight)
-
-
-class PReLU(Computes):
-    def __init__(self, num_parameters: int = 1, init: float = 0.25, **_: Any) -> None:
-        super().__init__()
-        self.num_parameters = num_parameters
-        self.weight = filled(init, num_parameters)
-
-
-class Embedding(Computes):
-    def __init__(
-        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, **_: Any
-    ) -> None:
-        super().__init__()
-        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.padding_idx = padding_idx
-        self.weight = drawn(num_embeddings, embedding_dim)
-
-
-class _Recurrent(Computes):
-    gates = 1
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        **_: Any,
-    ) -> None:
-        super().__init__()
-        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
-        self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
-        self.bidirectional = bidirectional
-        directions = 2 if bidirectional else 1
-        rows = self.gates * hidden_size
-        for layer in range(num_layers):
-            width = input_size if layer == 0 else hidden_size * directions
-            for suffix in ("", "_reverse")[:directions]:
+def _recurrent(gates: int) -> Callable[[Any], Tensors]:
+    def tensors(of: Any) -> Tensors:
+        rows, directions = gates * of.hidden_size, ("", "_reverse")[: 1 + bool(of.bidirectional)]
+        for layer in range(of.num_layers):
+            width = of.hidden_size * len(directions) if layer else of.input_size
+            for suffix in directions:
                 end = f"l{layer}{suffix}"
-                setattr(self, f"weight_ih_{end}", drawn(rows, width))
-                setattr(self, f"weight_hh_{end}", drawn(rows, hidden_size))
-                if bias:
-                    setattr(self, f"bias_ih_{end}", drawn(rows))
-                    setattr(self, f"bias_hh_{end}", drawn(rows))
+                yield f"weight_ih_{end}", drawn(rows, width)
+                yield f"weight_hh_{end}", drawn(rows, of.hidden_size)
+                if of.bias:
+                    yield f"bias_ih_{end}", drawn(rows)
+                    yield f"bias_hh_{end}", drawn(rows)
 
-    def flatten_parameters(self) -> None:
-        return None
-
-
-class RNN(_Recurrent):
-    pass
+    return tensors
 
 
-class LSTM(_Recurrent):
-    gates = 4
+def _cell(gates: int) -> Callable[[Any], Tensors]:
+    def tensors(of: Any) -> Tensors:
+        rows = gates * of.hidden_size
+        yield "weight_ih", drawn(rows, of.input_size)
+        yield "weight_hh", drawn(rows, of.hidden_size)
+        for name in ("bias_ih", "bias_hh"):
+            yield name, drawn(rows) if of.bias else None
+
+    return tensors
 
 
-class GRU(_Recurrent):
-    gates = 3
+def _attention(of: Any) -> Tensors:
+    of.head_dim, bias = of.embed_dim // of.num_heads, of.__dict__.pop("bias")
+    of.kdim, of.vdim = of.kdim or of.embed_dim, of.vdim or of.embed_dim
+    yield "in_proj_weight", drawn(3 * of.embed_dim, of.embed_dim)
+    yield "in_proj_bias", filled(0, 3 * of.embed_dim) if bias else None
+    linear = type("NonDynamicallyQuantizableLinear", (layer("Linear"),), {})
+    of.out_proj = linear(of.embed_dim, of.embed_dim, bias=bias)
 
 
-class _Cell(Computes):
-    gates = 1
-
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, **_: Any) -> None:
-        super().__init__()
-        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
-        rows = self.gates * hidden_size
-        self.weight_ih = drawn(rows, input_size)
-        self.weight_hh = drawn(rows, hidden_size)
-        self.register_parameter("bias_ih", drawn(rows) if bias else None)
-        self.register_parameter("bias_hh", drawn(rows) if bias else None)
-
-
-class RNNCell(_Cell):
-    pass
-
-
-class LSTMCell(_Cell):
-    gates = 4
-
-
-class GRUCell(_Cell):
-    gates = 3
-
-
-class NonDynamicallyQuantizableLinear(Linear):
-    pass
-
-
-class MultiheadAttention(Computes):
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        dropout: float = 0.0,
-        bias: bool = True,
-        *_: Any,
-        batch_first: bool = False,
-        **__: Any,
-    ) -> None:
-        super().__init__()
-        self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
-        self.head_dim, self.batch_first = embed_dim // num_heads, batch_first
-        self.in_proj_weight = drawn(3 * embed_dim, embed_dim)
-        self.register_parameter("in_proj_bias", filled(0, 3 * embed_dim) if bias else None)
-        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias)
-
-
-# --- layers without parameters --------------------------------------------------------------------
-
-_WITH_PARAMETERS = frozenset(
-    [
-        "AdaptiveLogSoftmaxWithLoss",
-        "Container",
-        "CrossMapLRN2d",
-        "EmbeddingBag",
-        "RNNBase",
-        "RNNCellBase",
-        "Transformer",
-        "TransformerDecoder",
-        "TransformerDecoderLayer",
-        "TransformerEncoder",
-        "TransformerEncoderLayer",
-    ]
+_TENSORS: dict[str, Callable[[Any], Tensors]] = {
+    "Linear": _linear,
+    "Bilinear": _bilinear,
+    **{f"Conv{n}d": _convolution(n) for n in (1, 2, 3)},
+    **{f"ConvTranspose{n}d": _convolution(n, transposed=True) for n in (1, 2, 3)},
+    **{f"{kind}Norm{n}d": _norm for kind in ("Batch", "Instance") for n in (1, 2, 3)},
+    "SyncBatchNorm": _norm,
+    "GroupNorm": _group_norm,
+    "LayerNorm": _layer_norm,
+    "RMSNorm": _rms_norm,
+    "PReLU": _prelu,
+    "Embedding": _embedding,
+    **{name: _recurrent(gates) for name, gates in (("RNN", 1), ("LSTM", 4), ("GRU", 3))},
+    **{f"{name}Cell": _cell(gates) for name, gates in (("RNN", 1), ("LSTM", 4), ("GRU", 3))},
+    "MultiheadAttention": _attention,
+}
+_BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
+_MISSING = frozenset(
+    names(
+        "AdaptiveLogSoftmaxWithLoss Container CrossMapLRN2d EmbeddingBag RNNBase RNNCellBase "
+        "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder "
+        "TransformerEncoderLayer"
+    )
 )
+"""Layers with parameters that are not in the table."""
+
+# --- all layers -----------------------------------------------------------------------------------
 
 
-def plain_layer(name: str) -> type[Module]:
-    """The class for a layer of torch.nn that has no parameters. Raises AttributeError where torch
-    has none of this name; ends the process for one with parameters, which is missing here."""
-    arguments = layer_arguments(name)
+@cache
+def layer(name: str) -> type[Module]:
+    """The class of that name in torch.nn. Raises AttributeError where torch has none of this name;
+    ends the process for one with parameters that is missing here."""
+    arguments = _arguments(name)
     if arguments is None:
         raise AttributeError(f"module 'torch.nn' has no attribute {name!r}")
-    if name in _WITH_PARAMETERS or name.startswith("Lazy"):
+    if name in _MISSING or name.startswith("Lazy"):
         _host.unsupported(f"torch.nn.{name}")
-    signature: list[list[Any]] = arguments
+    scope: dict[str, Any] = {"begin": _begin}
+    given = "".join(f", {n[0]}{f'={n[1]!r}' if len(n) > 1 else ''}" for n in arguments)
+    exec(
+        f"def __init__(self{given}, device=None, dtype=None):\n    begin({name!r}, locals())", scope
+    )
+    scope["__init__"].__qualname__ = f"{name}.__init__"  # which Python names in its errors
+    members = {"__init__": scope["__init__"], "__module__": __name__}
+    if name in ("RNN", "LSTM", "GRU"):
+        members["flatten_parameters"] = lambda self: None
+    return type(name, (Computes,), members)
 
-    def __init__(self: Any, *arguments: Any, **options: Any) -> None:  # noqa: N807
-        Module.__init__(self)
-        names = [argument[0] for argument in signature]
-        given = dict(zip(names, arguments, strict=False)) | options
-        for argument in signature:
-            if len(argument) == 1 and argument[0] not in given:
-                raise TypeError(f"{name}() missing required argument: {argument[0]!r}")
-            value = given.get(argument[0], argument[1] if len(argument) > 1 else None)
-            setattr(self, argument[0], value)
-        if "Pool" in name and given.get("stride") is None and "kernel_size" in given:
-            self.stride = given["kernel_size"]
-        if name == "AvgPool1d":
-            for member in ("kernel_size", "stride", "padding"):
-                setattr(self, member, _tuple(getattr(self, member), 1))
 
-    return type(name, (Computes,), {"__init__": __init__, "__module__": __name__})
+def _arguments(name: str) -> list[list[Any]] | None:
+    """Of a constructor. That of the recurrent networks is their base's, whose first one is which of
+    them it is."""
+    if name not in ("RNN", "LSTM", "GRU"):
+        return layer_arguments(name)
+    _, *arguments = layer_arguments("RNNBase") or ()
+    if name == "RNN":
+        arguments.insert(3, ["nonlinearity", "tanh"])
+    return arguments
+
+
+def _begin(name: str, given: dict[str, Any]) -> None:
+    """Make a layer of its arguments."""
+    self, dtype = given.pop("self"), given.pop("dtype")
+    Module.__init__(self)
+    for argument, value in given.items():
+        if argument not in ("device", "_weight", "_freeze"):
+            setattr(self, argument, value)
+    if "Pool" in name and given.get("stride") is None and "kernel_size" in given:
+        self.stride = given["kernel_size"]
+    if name == "AvgPool1d":
+        for member in ("kernel_size", "stride", "padding"):
+            setattr(self, member, _tuple(getattr(self, member), 1))
+    for member, tensor in _TENSORS[name](self) if name in _TENSORS else ():
+        if tensor is not None and dtype is not None and tensor.is_floating_point():
+            tensor.set_(tensor.to(dtype))
+        if member in _BUFFERS:
+            self.register_buffer(member, tensor)
+        else:
+            self.register_parameter(member, tensor)

@@ -10,6 +10,7 @@ from typing import Any
 from .. import _host
 from .._deferred import Deferred, State
 from .._tensor import Tensor
+from .._types import names
 
 
 def _waiting(tensor: Tensor, name: str) -> Deferred:
@@ -27,19 +28,11 @@ def _random(name: str) -> Callable[..., Tensor]:
     return draw
 
 
-for _name in [
-    "uniform_",
-    "normal_",
-    "trunc_normal_",
-    "xavier_uniform_",
-    "xavier_normal_",
-    "kaiming_uniform_",
-    "kaiming_normal_",
-    "orthogonal_",
-    "sparse_",
-    "eye_",
-    "dirac_",
-]:
+_RANDOM = """
+uniform_ normal_ trunc_normal_ xavier_uniform_ xavier_normal_ kaiming_uniform_ kaiming_normal_
+orthogonal_ sparse_ eye_ dirac_
+"""
+for _name in names(_RANDOM):
     globals()[_name] = _random(_name)
 
 
