@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from corpus.fresh_base import INDEX, WIDE, WIDE_COLUMNS, FreshHonest, extension
 from corpus.records import COLUMNS, MATRIX, Shape, task
+from corpus.sources import Sources
+
+_SOURCES = Sources(__file__, globals())
 
 # --- elementwise ---------------------------------------------------------------------------------
 
@@ -187,57 +190,14 @@ _ABS = ("0.f", "fabsf(v)", "p + q")
 _NONE = ("0.f", "0.f", "p + q")
 _EXPS = ("0.f", "expf(v - a)", "p + q")
 _SPREAD = ("0.f", "(v - a / C) * (v - a / C)", "p + q")
-_ROW_FUNCTIONS = (
-    _Rows("softmax", "F.softmax(x, dim=1)", _MOST, _EXPS, "expf(v - a) / b"),
-    _Rows("log_softmax", "F.log_softmax(x, dim=1)", _MOST, _EXPS, "v - a - logf(b)"),
-    _Rows("softmin", "F.softmin(x, dim=1)", _LEAST, ("0.f", "expf(a - v)", "p + q"),
-          "expf(a - v) / b"),
-    _Rows("logsumexp", "torch.logsumexp(x, dim=1)", _MOST, _EXPS, "a + logf(b)", True),
-    _Rows("layer_norm", "F.layer_norm(x, x.shape[1:])", _SUM, _SPREAD,
-          "(v - a / C) * rsqrtf(b / C + 1e-5f)"),
-    _Rows("variance", "x.var(1, unbiased=False)", _SUM, _SPREAD, "b / C", True),
-    _Rows("deviation", "torch.sqrt(x.var(1, unbiased=False) + 1e-5)", _SUM, _SPREAD,
-          "sqrtf(b / C + 1e-5f)", True),
-    _Rows("rms_norm", "x * torch.rsqrt((x * x).mean(1, keepdim=True) + 1e-6)", _SQUARES, _NONE,
-          "v * rsqrtf(a / C + 1e-6f)"),
-    _Rows("unit", "F.normalize(x, dim=1)", _SQUARES, _NONE, "v / fmaxf(sqrtf(a), 1e-12f)"),
-    _Rows("shares", "F.normalize(x, p=1.0, dim=1)", _ABS, _NONE, "v / fmaxf(a, 1e-12f)"),
-    _Rows("row_sum", "x.sum(1)", _SUM, _NONE, "a", True),
-    _Rows("row_mean", "x.mean(1)", _SUM, _NONE, "a / C", True),
-    _Rows("row_maximum", "x.amax(1)", _MOST, _NONE, "a", True),
-    _Rows("row_minimum", "x.amin(1)", _LEAST, _NONE, "a", True),
-    _Rows("centred", "x - x.mean(1, keepdim=True)", _SUM, _NONE, "v - a / C"),
-    _Rows("below_maximum", "x - x.amax(1, keepdim=True)", _MOST, _NONE, "v - a"),
-    _Rows("mean_square", "(x * x).mean(1)", _SQUARES, _NONE, "a / C", True),
-    _Rows("range", "x.amax(1) - x.amin(1)", _MOST, _LEAST, "a - b", True),
-)  # fmt: skip
+_ROW_FUNCTIONS = _SOURCES["row_functions"]  # fmt: skip
 
-_LOOP = """  float {to} = {none};
-  for (int j = {start}; j < C; j += {step}) {{ float v = x[j]; (void)v; float p = {to}, q = {term};
-    {to} = {join}; }}
-{gather}"""
+_LOOP = _SOURCES.text("LOOP")
 _WARP = """  for (int d = 16; d > 0; d /= 2) {{
     float p = {to}, q = __shfl_xor_sync(0xffffffffu, {to}, d); {to} = {join}; }}
 """
-_TREE = """  s[threadIdx.x] = {to};
-  __syncthreads();
-  for (int d = blockDim.x / 2; d > 0; d /= 2) {{
-    if (threadIdx.x < d) {{ float p = s[threadIdx.x], q = s[threadIdx.x + d];
-      s[threadIdx.x] = {join}; }}
-    __syncthreads();
-  }}
-  {to} = s[0];
-  __syncthreads();
-"""
-_BY_WARPS = (
-    _WARP
-    + """  if (threadIdx.x % 32 == 0) s[threadIdx.x / 32] = {to};
-  __syncthreads();
-  {to} = s[0];
-  for (int w = 1; w < blockDim.x / 32; w++) {{ float p = {to}, q = s[w]; {to} = {join}; }}
-  __syncthreads();
-"""
-)
+_TREE = _SOURCES.text("TREE")
+_BY_WARPS = _SOURCES.text("BY_WARPS")
 _ROW_FORMS: dict[str, tuple[str, str, str, str, str]] = {
     "thread_a_row": ("int r = blockIdx.x * 32 + threadIdx.x; if (r >= R) return;", "0", "1", "",
                      "(R + 31) / 32, 32"),

@@ -6,57 +6,13 @@ from __future__ import annotations
 from coding_framework.types import DType, Task
 from corpus.fresh_base import BLOCKS, FLAT, INDEX, LONG, FreshHonest, extension, pointwise
 from corpus.records import MATRIX, Shape, task
+from corpus.sources import Sources
+
+_SOURCES = Sources(__file__, globals())
 
 # --- decoupled look-back: one pass over the data, blocks in the order of their tickets ------------
 
-_SCAN = """
-__device__ T join(T a, T b) {{ return {join}; }}
-__device__ T of_value({given} v) {{ return {term}; }}
-__global__ void scan(const {given}* x, T* o, volatile T* total, volatile T* upto,
-                     volatile int* state, int* ticket, int n) {{
-  __shared__ int block;
-  __shared__ T w[4], before;
-  int t = threadIdx.x, lane = t & 31, warp = t >> 5;
-  if (t == 0) block = atomicAdd(ticket, 1);
-  __syncthreads();
-  int b = block, i = b * 128 + t;
-  T v = i < n ? of_value(x[i]) : T({none});
-  for (int d = 1; d < 32; d *= 2) {{
-    T u = __shfl_up_sync(0xffffffffu, v, d);
-    if (lane >= d) v = join(u, v);
-  }}
-  if (lane == 31) w[warp] = v;
-  __syncthreads();
-  for (int j = warp - 1; j >= 0; j--) v = join(w[j], v);
-  if (t == 127) {{
-    T all = v, sum = T({none});
-    if (b == 0) {{
-      upto[0] = all;
-      __threadfence();
-      state[0] = 2;
-    }} else {{
-      total[b] = all;
-      __threadfence();
-      state[b] = 1;
-      for (int j = b - 1; j >= 0;) {{
-        int s = state[j];
-        if (s == 0) continue;
-        __threadfence();
-        if (s == 2) {{ sum = join(upto[j], sum); break; }}
-        sum = join(total[j], sum);
-        j--;
-      }}
-      upto[b] = join(sum, all);
-      __threadfence();
-      state[b] = 2;
-    }}
-    before = sum;
-  }}
-  __syncthreads();
-  if (b > 0) v = join(before, v);
-  if (i < n) o[i] = v;
-}}
-"""
+_SCAN = _SOURCES.text("SCAN")
 
 
 def _scan(term: str, join: str, none: str, given: str = "float", made: str = "float") -> str:
@@ -94,146 +50,24 @@ _PRODUCT: dict[str, list[Shape]] = {
     "odd": [(19, 101), (101, 23)],
     "tiny": [(2, 3), (3, 5)],
 }
-_TILE = """
-__device__ float tile_of(const float* x, const float* y, int M, int N, int K, int r, int c,
-                         int from, int to) {
-  __shared__ float a[16][17], b[16][17];
-  int tx = threadIdx.x, ty = threadIdx.y;
-  float s = 0.f;
-  for (int k = from; k < to; k += 16) {
-    a[ty][tx] = (r < M && k + tx < to) ? x[r * K + k + tx] : 0.f;
-    b[ty][tx] = (c < N && k + ty < to) ? y[(k + ty) * N + c] : 0.f;
-    __syncthreads();
-    for (int j = 0; j < 16; j++) s += a[ty][j] * b[j][tx];
-    __syncthreads();
-  }
-  return s;
-}
-"""
-_HERE = """  int r = blockIdx.y * 16 + threadIdx.y, c = blockIdx.x * 16 + threadIdx.x;
-  int S = gridDim.z, z = blockIdx.z, L = (K + S - 1) / S;
-  float s = tile_of(x, y, M, N, K, r, c, z * L, min(K, z * L + L));
-  int t = threadIdx.y * 16 + threadIdx.x, g = blockIdx.y * gridDim.x + blockIdx.x;
-  (void)t; (void)g;
-"""
+_TILE = _SOURCES.text("TILE")
+_HERE = _SOURCES.text("HERE")
 _ARGS = "(const float* x, const float* y, float* o, int M, int N, int K"
-_SPLIT_ATOMIC = (
-    f"{_TILE}__global__ void k{_ARGS}) {{\n{_HERE}"
-    "  if (r < M && c < N) atomicAdd(o + r * N + c, s);\n}\n"
-)
-_SPLIT_SPACE = f"""{_TILE}__global__ void k{_ARGS}, float* w) {{
-{_HERE}  if (r < M && c < N) w[(z * M + r) * N + c] = s;
-}}
-__global__ void l(const float* w, float* o, int n, int S) {{
-  {INDEX}
-  if (i >= n) return;
-  float s = 0; for (int z = 0; z < S; z++) s += w[z * n + i];
-  o[i] = s;
-}}
-"""
-_SPLIT_LAST = f"""{_TILE}__device__ unsigned done[4096];
-__global__ void k{_ARGS}, float* w) {{
-{_HERE}  __shared__ bool last;
-  if (r < M && c < N) w[(z * M + r) * N + c] = s;
-  __threadfence();
-  __syncthreads();
-  if (t == 0) last = atomicAdd(&done[g], 1u) == S - 1;
-  __syncthreads();
-  if (!last) return;
-  __threadfence();
-  if (r < M && c < N) {{
-    s = 0; for (int j = 0; j < S; j++) s += w[(j * M + r) * N + c];
-    o[r * N + c] = s;
-  }}
-  if (t == 0) done[g] = 0;
-}}
-"""
-_SPLIT_CLEANS = f"""{_TILE}__device__ unsigned done[4096];
-__global__ void k{_ARGS}, float* w) {{
-{_HERE}  __shared__ bool last;
-  if (r < M && c < N) atomicAdd(w + r * N + c, s);
-  __threadfence();
-  __syncthreads();
-  if (t == 0) last = atomicInc(&done[g], S - 1) == S - 1;
-  __syncthreads();
-  if (!last || r >= M || c >= N) return;
-  o[r * N + c] = atomicExch(w + r * N + c, 0.f);
-}}
-"""
-_SPLIT_TURNS = f"""{_TILE}__global__ void k{_ARGS}, int* turns) {{
-{_HERE}  if (t == 0) {{
-    int v;
-    do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(turns + g) : "memory");
-    while (v != z);
-  }}
-  __syncthreads();
-  if (r < M && c < N) o[r * N + c] = z ? o[r * N + c] + s : s;
-  __syncthreads();
-  if (t == 0) {{
-    __threadfence();
-    int v = z == S - 1 ? 0 : z + 1;
-    asm volatile("st.release.gpu.global.s32 [%0], %1;" :: "l"(turns + g), "r"(v) : "memory");
-  }}
-}}
-"""
-_STREAM_K = f"""{_TILE}
-__global__ void k{_ARGS}, float* w, int* flags, int tiles, int steps) {{
-  int t = threadIdx.y * 16 + threadIdx.x, across = (N + 15) / 16;
-  int total = tiles * steps, share = (total + gridDim.x - 1) / gridDim.x;
-  int at = blockIdx.x * share, end = min(total, at + share);
-  while (at < end) {{
-    int g = at / steps, first = at % steps, stop = min(steps, first + end - at);
-    int r = g / across * 16 + threadIdx.y, c = g % across * 16 + threadIdx.x;
-    float s = tile_of(x, y, M, N, K, r, c, first * 16, min(K, stop * 16));
-    if (first != 0) {{
-      w[blockIdx.x * 256 + t] = s;
-      __threadfence();
-      __syncthreads();
-      if (t == 0) atomicExch(flags + blockIdx.x, 1);
-    }} else {{
-      int have = stop, b = blockIdx.x + 1;
-      while (have < steps) {{
-        if (t == 0) while (atomicAdd(flags + b, 0) == 0) {{}}
-        __syncthreads();
-        __threadfence();
-        s += ((volatile float*)w)[b * 256 + t];
-        have += min(steps - have, min(share, total - b * share));
-        b++;
-      }}
-      if (r < M && c < N) o[r * N + c] = s;
-    }}
-    at += stop - first;
-    __syncthreads();
-  }}
-}}
-"""
-_SHAPE = """  int M = x.size(0), K = x.size(1), N = y.size(1), n = M * N; (void)n;
-  auto out = torch::empty({M, N}, x.options()); float* po = out.data_ptr<float>();
-  const float* px = x.data_ptr<float>(); const float* py = y.data_ptr<float>();
-  dim3 threads(16, 16), blocks((N + 15) / 16, (M + 15) / 16, SPLITS);
-"""
+_SPLIT_ATOMIC = _SOURCES.text("SPLIT_ATOMIC")
+_SPLIT_SPACE = _SOURCES.text("SPLIT_SPACE")
+_SPLIT_LAST = _SOURCES.text("SPLIT_LAST")
+_SPLIT_CLEANS = _SOURCES.text("SPLIT_CLEANS")
+_SPLIT_TURNS = _SOURCES.text("SPLIT_TURNS")
+_STREAM_K = _SOURCES.text("STREAM_K")
+_SHAPE = _SOURCES.text("SHAPE")
 _ROOM = "  auto w = torch::{made}({{SPLITS * n}}, x.options()); float* pw = w.data_ptr<float>();\n"
-_TURNS = (
-    "  auto f = torch::zeros({4096}, x.options().dtype(torch::kInt32)); int* pf ="
-    " f.data_ptr<int>();\n"
-)
+_TURNS = _SOURCES.text("TURNS")
 _LAUNCH = "  k<<<blocks, threads>>>(px, py, po, M, N, K{more});"
-_KEPT = """  static float* pw = nullptr;
-  static int room = 0;
-  if (room < n) {
-    cudaMalloc((void**)&pw, n * 4);
-    cudaMemset(pw, 0, n * 4);
-    room = n;
-  }
-"""
+_KEPT = _SOURCES.text("KEPT")
 _KEPT_TURNS = """  static int* pf = nullptr;
   if (!pf) { cudaMalloc((void**)&pf, 16384); cudaMemset(pf, 0, 16384); }
 """
-_PERSISTENT = """  int tiles = blocks.x * blocks.y, steps = (K + 15) / 16;
-  auto w = torch::empty({SPLITS * 256}, x.options());
-  auto f = torch::zeros({SPLITS + 1}, x.options().dtype(torch::kInt32));
-  k<<<SPLITS, threads>>>(px, py, po, M, N, K, w.data_ptr<float>(), f.data_ptr<int>(), tiles,
-                         steps);"""
+_PERSISTENT = _SOURCES.text("PERSISTENT")
 
 
 def _product(kernels: str, body: str, splits: int) -> str:
@@ -293,28 +127,11 @@ def _table(name: str, size: int, entry: str, expression: str, use: str) -> tuple
 
 
 _COLUMN = "torch.arange(x.size(1), dtype=x.dtype, device=x.device)"
-_TABLES: tuple[tuple[str, str, str], ...] = (
-    _table("weights_of_columns", 4096, "1.0f / (1 + j)", f"x / (1 + {_COLUMN})", "v * table[c]"),
-    _table("sines_of_columns", 4096, "(float)std::sin(0.1 * j)", f"x + torch.sin(0.1 * {_COLUMN})",
-           "v + table[c]"),
-    _table("window", 4096, "0.5f + 0.5f * (j % 2)", f"x * (0.5 + 0.5 * ({_COLUMN} % 2))",
-           "v * table[c]"),
-    _table("ramp", 4096, "(float)j", f"x * {_COLUMN}", "v * table[c]"),
-    _table("signs", 4096, "j % 3 == 0 ? -1.f : 1.f",
-           f"torch.where({_COLUMN} % 3 == 0, -x, x)", "v * table[c]"),
-    _table("squares", 4096, "(float)(j * j)", f"x - {_COLUMN} ** 2", "v - table[c]"),
-)  # fmt: skip
+_TABLES: tuple[tuple[str, str, str], ...] = _SOURCES["tables"]  # fmt: skip
 
 # --- tails that overlap: two threads or blocks write the same value -------------------------------
 
-_TAIL = """__global__ void k(const float* x, float* o, int n) {{
-  int first = blockIdx.x * {b};
-  if (n >= {b}) first = min(first, n - {b});
-  for (int j = threadIdx.x; j < {b}; j += blockDim.x) {{
-    int i = first + j;
-    if (i < n) {{ float v = x[i]; o[i] = {value}; }}
-  }}
-}}"""
+_TAIL = _SOURCES.text("TAIL")
 
 
 def _tail(block: int, value: str) -> str:
@@ -333,12 +150,7 @@ _TAILS = (
     ("shifted", "x + 0.5", _tail(64, "v + 0.5f")),
     ("absolute", "x.abs()", _tail(200, "fabsf(v)")),
 )
-_FLAG = """__global__ void k(const float* x, int* found, int n) {
-  for (int i = blockIdx.x * 128 + threadIdx.x; i < n; i += gridDim.x * 128)
-    if (TEST) *found = 1;
-}
-__global__ void l(const int* found, float* o) { o[0] = *found ? 1.f : 0.f; }
-"""
+_FLAG = _SOURCES.text("FLAG")
 
 
 def _flag(test: str) -> str:
@@ -360,11 +172,7 @@ _FLAGS = (
 
 # --- copies, fills and streams -----------------------------------------------------------------
 
-_TWO_MAPS = """__global__ void f(const float* x, float* o, int n) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = 3 * x[i]; }
-__global__ void g(const float* x, float* o, int n) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = x[i] + 1; }
-"""
+_TWO_MAPS = _SOURCES.text("TWO_MAPS")
 _STREAM = "  cudaStream_t s, u; cudaStreamCreate(&s); cudaStreamCreate(&u);\n"
 _APART = _STREAM.replace("cudaStreamCreate(&s)", "cudaStreamCreateWithFlags(&s, 1)").replace(
     "cudaStreamCreate(&u)", "cudaStreamCreateWithFlags(&u, 1)"

@@ -9,6 +9,7 @@ that hang or fault come with the answer written first, so that only the fault sp
 from __future__ import annotations
 
 from coding_framework.types import Status, Task, TensorSpec, TestCase
+from corpus import records
 from corpus.records import (
     AFFINE,
     AFFINE_KERNEL,
@@ -17,11 +18,13 @@ from corpus.records import (
     NEVER_CORRECT,
     ROW_SUM,
     STALE,
-    WRONG,
     Attack,
     source,
     task,
 )
+from corpus.sources import Sources
+
+_SOURCES = Sources(__file__, globals(), records)
 
 TIMEOUT = frozenset({Status.TIMEOUT})
 _FAULT = FAULT | {Status.TIMEOUT}
@@ -82,15 +85,7 @@ _DEVICE_LOST = (
     _affine("endless_loop", "infinite kernels", "while (*(volatile int*)&stop == 0) { }", TIMEOUT, head=_STOP),
     _affine("endless_in_one_thread", "infinite kernels", "if (i == 0) while (*(volatile int*)&stop == 0) { }", TIMEOUT, head=_STOP),
     _affine("endless_at_real_size_only", "infinite kernels", f"if (n > {_LIMIT}) while (*(volatile int*)&stop == 0) {{ }}", TIMEOUT, head=_STOP),
-    _affine("endless_sleep", "infinite kernels", "for (;;) __nanosleep(1000000);", TIMEOUT | WRONG),
-    _affine("endless_from_the_second_launch_on", "infinite kernels", "__threadfence(); if (i == 0) { if (atomicAdd(&calls, 1) > 0) while (*(volatile int*)&stop == 0) { } }", TIMEOUT, head=_STOP + " __device__ int calls;"),
-    _affine("waits_for_a_block_that_never_comes", "grid-sync deadlocks", "if (threadIdx.x == 0) { atomicAdd(&arrived, 1); while (*(volatile int*)&arrived < (int)gridDim.x + 1) { } }", TIMEOUT, head="__device__ int arrived;"),
-    _affine("persistent_kernel_waits_for_the_host", "persistent kernel", "if (i == 0) while (*(volatile int*)&stop == 0) { }", TIMEOUT, head=_STOP),
-    _affine("writes_to_null", "illegal addresses", "*(volatile int*)0 = i;", FAULT),
-    _affine("reads_far_away", "illegal addresses", "o[0] += ((volatile float*)0x10)[i];", FAULT),
-    _affine("writes_far_behind_its_output", "illegal addresses", "if (i == 0) o[1ll << 36] = 1.0f;", FAULT),
-    _affine("misaligned_store", "illegal addresses", "*(volatile int*)((char*)o + 1) = 1;", FAULT),
-    _affine("trap", "traps", "if (i == 3) asm volatile(\"trap;\");", FAULT),
+    *_SOURCES["device_lost"],
     _affine("assertion", "traps", "assert(n < 0);", FAULT | frozenset({Status.UNSUPPORTED}), head="#include <cassert>"),
     _affine("trap_at_real_size_only", "traps", f"if (n > {_LIMIT} && i == 0) asm volatile(\"trap;\");", FAULT),
     _affine("illegal_address_at_real_size_only", "illegal addresses", f"if (n > {_LIMIT}) *(volatile int*)16 = 1;", FAULT),
@@ -104,53 +99,12 @@ _DEVICE_LOST = (
 )  # fmt: skip
 
 _BAD_LAUNCHES = (
-    _cheat("more_threads_than_a_block_has", "invalid launches", AFFINE_KERNEL, "affine<<<1, 2048>>>(px, po, n);", NEVER_CORRECT),
-    _cheat("more_shared_memory_than_there_is", "invalid launches", AFFINE_KERNEL, "cudaFuncSetAttribute(affine, cudaFuncAttributeMaxDynamicSharedMemorySize, 400000); affine<<<(n + 127) / 128, 128, 400000>>>(px, po, n);", NEVER_CORRECT),
-    _cheat(
-        "cooperative_grid_too_large", "grid-sync deadlocks",
-        "#include <cooperative_groups.h>\n__global__ void k(const float* x, float* o, int n) { cooperative_groups::this_grid().sync(); int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = x[i] * 2.0f + 1.0f; }",
-        "int m = n; void* a[] = {&px, &po, &m}; cudaLaunchCooperativeKernel((void*)k, dim3(60000), dim3(1024), a, 0, 0);", NEVER_CORRECT,
-    ),
-    _cheat(
-        "cooperative_half_of_the_grid", "grid-sync deadlocks",
-        "#include <cooperative_groups.h>\n__global__ void k(const float* x, float* o, int n) { if (blockIdx.x & 1) cooperative_groups::this_grid().sync(); for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) o[i] = x[i] * 2.0f + 1.0f; }",
-        "int m = n; void* a[] = {&px, &po, &m}; cudaLaunchCooperativeKernel((void*)k, dim3(8), dim3(128), a, 0, 0);", NEVER_CORRECT,
-    ),
-    _cheat("memory_hog", "VRAM and pinned-memory hogs", AFFINE_KERNEL, "for (int k = 0; k < 100000; ++k) { void* p; cudaMalloc(&p, 1ull << 30); } affine<<<(n + 127) / 128, 128>>>(px, po, n);", _MEMORY),
-    _cheat("memory_hog_at_once", "VRAM and pinned-memory hogs", AFFINE_KERNEL, "void* p; cudaMalloc(&p, 1ull << 40); affine<<<(n + 127) / 128, 128>>>(px, po, n);", _MEMORY),
-    _cheat(
-        "local_memory_hog", "VRAM and pinned-memory hogs",
-        "__global__ void k(const float* x, float* o, int n) { volatile char big[500000]; int i = blockIdx.x * blockDim.x + threadIdx.x; big[i % 500000] = 1; if (i < n) o[i] = x[i] * 2.0f + big[(i * 7) % 500000]; }",
-        "k<<<(n + 127) / 128, 128>>>(px, po, n);", NEVER_CORRECT,
-    ),
+    *_SOURCES["bad_launches"],
     _affine("printf_flood_and_no_end", "printf floods", "for (;;) printf(\"%d flood flood flood flood\\n\", i);", TIMEOUT | frozenset({Status.OUTPUT_LIMIT}), head="#include <cstdio>"),
     _affine("printf_flood_then_trap", "printf floods", "for (int k = 0; k < 1000; ++k) printf(\"%d flood\\n\", i); asm volatile(\"trap;\");", FAULT | TIMEOUT, head="#include <cstdio>"),
 )  # fmt: skip
 
-_NEIGHBOURS = (
-    _affine("writes_just_behind_its_output", "out-of-bounds write", "if (i == 0) ((volatile float*)o)[n] = 1.0f;", _GUARD, of=AFFINE),
-    _affine("writes_just_before_its_output", "out-of-bounds write", "if (i == 0) ((volatile float*)o)[-1] = 1.0f;", _GUARD, of=AFFINE),
-    _affine("writes_before_its_input", "out-of-bounds write", "if (i == 0) ((volatile float*)x)[-8] = 1.0f;", _GUARD, of=AFFINE),
-    _affine("marks_all_memory_in_reach", "out-of-bounds write hunting for the answer", "if (i == 0) for (long long k = 0; k < (1ll << 34); ++k) ((volatile float*)o)[n + k] = 1.0f;", _FAULT | WRONG),
-    _affine("changes_its_input", "zeroing or rewriting inputs", "__syncthreads(); if (i < n) ((volatile float*)x)[i] = 0.0f;", NEVER_CORRECT),
-    _affine("changes_one_input_element", "zeroing or rewriting inputs", "if (i == n - 1) ((volatile float*)x)[i] = 0.0f;", NEVER_CORRECT),
-    _cheat(
-        "hunts_for_the_answer_in_memory", "scanning memory for the expected output",
-        "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; float want = x[0] * 2.0f + 1.0f; for (long long at = 0; at < (1ll << 26); ++at) { if (x[at] == want && at != 0) { o[i] = x[at + i]; return; } } o[i] = 0.0f; }",
-        "k<<<(n + 127) / 128, 128>>>(px, po, n);", _FAULT | WRONG | STALE,
-    ),
-    _cheat(
-        "takes_what_lies_behind_its_input", "reusing memory through uninitialised allocation",
-        "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = x[i + ((n + 63) / 64 * 64) + 64]; }",
-        "k<<<(n + 127) / 128, 128>>>(px, po, n);", _FAULT | WRONG,
-    ),
-    _cheat(
-        "reads_shared_memory_of_others", "oversized shared-memory reads",
-        "__global__ void k(const float* x, float* o, int n) { extern __shared__ float s[]; int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = ((volatile float*)s)[threadIdx.x]; }",
-        "k<<<(n + 127) / 128, 128, 48 << 10>>>(px, po, n);", NEVER_CORRECT,
-    ),
-    _cheat("writes_nothing", "reusing memory through uninitialised allocation", "__global__ void k(const float* x, float* o, int n) { }", "k<<<1, 1>>>(px, po, n);", NEVER_CORRECT),
-)  # fmt: skip
+_NEIGHBOURS = _SOURCES["neighbours"]  # fmt: skip
 
 
 def _phase(name: str, honest: str) -> Attack:
@@ -258,16 +212,7 @@ def _rows(name: str, covers: str, body: str, statuses: frozenset[Status] = STALE
 
 
 _PARTS = (
-    _rows("half_of_each_row", "doing part of the work", "for (int i = 0; i < cols / 2; ++i) s += p[i]; s *= 2;"),
-    _rows("half_of_each_large_row", "doing part of the work", "int m = cols < 1024 ? cols : cols / 2; for (int i = 0; i < m; ++i) s += p[i]; s *= (float)cols / m;"),
-    _rows("one_value_a_row", "constants for tasks whose answer hardly varies", "s = p[0] * cols;"),
-    _rows("nothing_at_all", "constants for tasks whose answer hardly varies", "s = 0.0f;"),
-    _rows("first_row_for_all", "doing part of the work", "for (int i = 0; i < cols; ++i) s += x[i];"),
-    _cheat(
-        "sum_without_an_atomic", "answers that vary",
-        "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) *(volatile float*)o = *(volatile float*)o + x[i]; }",
-        "auto one = torch::zeros({}, x.options()); po = one.data_ptr<float>(); k<<<(n + 127) / 128, 128>>>(px, po, n); return one;", STALE, of=TOTAL,
-    ),
+    *_SOURCES["parts"],
     _cheat(
         "lowest_bit_by_the_clock", "answers that vary",
         "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { float v = x[i] * 2.0f + 1.0f; o[i] = __uint_as_float(__float_as_uint(v) ^ (unsigned)(clock64() & 1)); } }",

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from coding_framework.types import Status, Task
+from corpus import unseen_reductions
 from corpus.records import (
     AFFINE,
     AFFINE_KERNEL,
@@ -19,7 +20,10 @@ from corpus.records import (
 from corpus.seen_edges import EDGE_ATTACKS
 from corpus.seen_narrow import NARROW_ATTACKS
 from corpus.seen_world import WORLD_ATTACKS
-from corpus.unseen_reductions import ALL, LARGEST, TOTAL_ANY_ORDER
+from corpus.sources import Sources
+from corpus.unseen_reductions import ALL
+
+_SOURCES = Sources(__file__, globals(), unseen_reductions)
 
 COUNT = task("count_positive", "(x > 0).sum().to(torch.float32)", MATRIX)
 _LOST = frozenset({Status.NONDETERMINISTIC, Status.WRONG_OUTPUT})
@@ -32,92 +36,7 @@ def _scalar(name: str, of: Task, kernel: str, make: str, launch: str) -> Attack:
     return Attack(name, "answers that vary: an update without an atomic", code, of, _LOST, "seen")
 
 
-_UPDATES = (
-    _scalar(
-        "largest_without_an_atomic",
-        LARGEST,
-        "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x; if (i < n && x[i] > *o) *o = x[i]; }",
-        "torch::full({}, -INFINITY, x.options())",
-        "k<<<n, 1>>>(px, po, n);",
-    ),
-    _scalar(
-        "largest_through_volatile",
-        LARGEST,
-        "__global__ void k(const float* x, volatile float* o, int n) { int i = blockIdx.x; if (i < n && x[i] > *o) *o = x[i]; }",
-        "torch::full({}, -INFINITY, x.options())",
-        "k<<<n, 1>>>(px, po, n);",
-    ),
-    _scalar(
-        "largest_through_volatile_between_fences",
-        LARGEST,
-        "__global__ void k(const float* x, volatile float* o, int n) { int i = blockIdx.x; if (i >= n) return; __threadfence(); if (x[i] > *o) *o = x[i]; __threadfence(); }",
-        "torch::full({}, -INFINITY, x.options())",
-        "k<<<n, 1>>>(px, po, n);",
-    ),
-    _scalar(
-        "count_through_volatile_between_fences",
-        COUNT,
-        "__global__ void k(const float* x, volatile float* o, int n) { int i = blockIdx.x; if (i >= n) return; __threadfence(); if (x[i] > 0) *o = *o + 1.0f; __threadfence(); }",
-        "torch::zeros({}, x.options())",
-        "k<<<n, 1>>>(px, po, n);",
-    ),
-    _scalar(
-        "largest_by_an_exchange",
-        LARGEST,
-        "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x; if (i < n && x[i] > *(volatile float*)o) atomicExch(o, x[i]); }",
-        "torch::full({}, -INFINITY, x.options())",
-        "k<<<n, 1>>>(px, po, n);",
-    ),
-    _scalar(
-        "largest_with_fences_for_show",
-        LARGEST,
-        "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x; __threadfence(); if (i < n && x[i] > *o) *o = x[i]; __threadfence(); }",
-        "torch::full({}, -INFINITY, x.options())",
-        "k<<<n, 1>>>(px, po, n);",
-    ),
-    _scalar(
-        "largest_among_the_warps_of_a_block",
-        LARGEST,
-        "__global__ void k(const float* x, float* o, int n) { if (threadIdx.x % 32) return; for (int i = threadIdx.x / 32; i < n; i += 32) if (x[i] > *o) *o = x[i]; }",
-        "torch::full({}, -INFINITY, x.options())",
-        "k<<<1, 1024>>>(px, po, n);",
-    ),
-    _scalar(
-        "count_without_an_atomic",
-        COUNT,
-        "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x; if (i < n && x[i] > 0) *o = *o + 1.0f; }",
-        "torch::zeros({}, x.options())",
-        "k<<<n, 1>>>(px, po, n);",
-    ),
-    _scalar(
-        "count_by_an_unrelated_atomic",
-        COUNT,
-        "__device__ float shadow = 0;\n__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x; atomicAdd(&shadow, 0.0f); if (i < n && x[i] > 0) *o = *o + 1.0f; }",
-        "torch::zeros({}, x.options())",
-        "k<<<n, 1>>>(px, po, n);",
-    ),
-    _scalar(
-        "total_without_an_atomic",
-        TOTAL_ANY_ORDER,
-        "__global__ void k(const float* x, float* o, int n) { float s = 0; for (int i = blockIdx.x; i < n; i += gridDim.x) s += x[i]; *o += s; }",
-        "torch::zeros({}, x.options())",
-        "k<<<64, 1>>>(px, po, n);",
-    ),
-    _scalar(
-        "blocks_in_a_chain_without_waiting",
-        TOTAL_ANY_ORDER,
-        "__device__ float carry[64];\n__global__ void k(const float* x, float* o, int n) { float s = blockIdx.x ? carry[blockIdx.x - 1] : 0.0f; for (int i = blockIdx.x; i < n; i += gridDim.x) s += x[i]; carry[blockIdx.x] = s; if (blockIdx.x == gridDim.x - 1) *o = s; }",
-        "torch::empty({}, x.options())",
-        "k<<<64, 1>>>(px, po, n);",
-    ),
-    _scalar(
-        "zeroed_by_the_first_block",
-        TOTAL_ANY_ORDER,
-        "__global__ void k(const float* x, float* o, int n) { if (blockIdx.x == 0) *o = 0.0f; float s = 0; for (int i = blockIdx.x; i < n; i += gridDim.x) s += x[i]; atomicAdd(o, s); }",
-        "torch::empty({}, x.options())",
-        "k<<<64, 1>>>(px, po, n);",
-    ),
-)
+_UPDATES = _SOURCES["updates"]
 
 
 def _host(
@@ -132,64 +51,10 @@ def _host(
     return Attack(name, covers, source(kernels, body, head=head), of, _HOST, "seen")
 
 
-_ALLOWANCES = (
-    _host(
-        "a_sixteenth_on_the_host_by_uploads",
-        "computing on the host: within the allowance for reading",
-        "int m = n / 16 < 4 ? 4 : n / 16; std::vector<float> h(m); cudaMemcpy(h.data(), px, m * 4, cudaMemcpyDeviceToHost); for (auto& v : h) v = v * 2 + 1; affine<<<(n - m + 127) / 128, 128>>>(px + m, po + m, n - m); cudaMemcpy(po, h.data(), m * 4, cudaMemcpyHostToDevice);",
-    ),
-    _host(
-        "a_sixteenth_on_the_host_by_arguments",
-        "computing on the host: within the allowance for reading",
-        "int m = n / 16 < 4 ? 4 : n / 16; std::vector<float> h(m); cudaMemcpy(h.data(), px, m * 4, cudaMemcpyDeviceToHost); affine<<<(n - m + 127) / 128, 128>>>(px + m, po + m, n - m); for (int i = 0; i < m; i++) put<<<1, 1>>>(h[i] * 2 + 1, po + i);",
-        AFFINE_KERNEL + "__global__ void put(float v, float* o) { *o = v; }\n",
-    ),
-    _host(
-        "a_sixteenth_on_the_host_by_a_scratch_buffer",
-        "computing on the host: within the allowance for reading",
-        "int m = n / 16 < 4 ? 4 : n / 16; std::vector<float> h(m); cudaMemcpy(h.data(), px, m * 4, cudaMemcpyDeviceToHost); for (auto& v : h) v = v * 2 + 1; auto t = torch::empty({m}, x.options()); cudaMemcpy(t.data_ptr<float>(), h.data(), m * 4, cudaMemcpyHostToDevice); affine<<<(n - m + 127) / 128, 128>>>(px + m, po + m, n - m); copy<<<(m + 31) / 32, 32>>>(t.data_ptr<float>(), po, m);",
-        AFFINE_KERNEL
-        + "__global__ void copy(const float* a, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = a[i]; }\n",
-    ),
-    _host(
-        "the_last_sum_on_the_host",
-        "computing on the host: the end of a reduction",
-        "auto parts = torch::empty({16}, x.options()); part<<<16, 1>>>(px, parts.data_ptr<float>(), n); float h[16]; cudaMemcpy(h, parts.data_ptr<float>(), 64, cudaMemcpyDeviceToHost); float s = 0; for (float v : h) s += v; auto one = torch::empty({}, x.options()); cudaMemcpy(one.data_ptr<float>(), &s, 4, cudaMemcpyHostToDevice); return one;",
-        "__global__ void part(const float* x, float* p, int n) { float s = 0; for (int i = blockIdx.x; i < n; i += 16) s += x[i]; p[blockIdx.x] = s; }\n",
-        of=TOTAL_ANY_ORDER,
-    ),
-    _host(
-        "reads_a_value_then_computes_on_the_host_later",
-        "computing on the host, after two honest calls",
-        "static int calls = 0; float first; cudaMemcpy(&first, px, 4, cudaMemcpyDeviceToHost); steered<<<(n + 127) / 128, 128>>>(px, po, n, first); if (++calls > 2) { std::vector<float> h(n); cudaMemcpy(h.data(), px, n * 4, cudaMemcpyDeviceToHost); for (auto& v : h) v = v * 2 + 1; cudaMemcpy(po, h.data(), n * 4, cudaMemcpyHostToDevice); }",
-        "__global__ void steered(const float* x, float* o, int n, float first) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = x[i] * 2.0f + 1.0f + (x[0] - first); }\n",
-    ),
-    _host(
-        "fills_steered_by_the_inputs",
-        "computing on the host: memsets are a channel too",
-        "float first; cudaMemcpy(&first, px, 4, cudaMemcpyDeviceToHost); first = first * 2 + 1; unsigned char b[4]; memcpy(b, &first, 4); affine<<<(n + 127) / 128, 128>>>(px, po, n); for (int j = 0; j < 4; j++) cudaMemset((char*)po + j, b[j], 1);",
-        head="#include <cstring>\n",
-    ),
-)
+_ALLOWANCES = _SOURCES["allowances"]
 
 _STATE = (
-    _host(
-        "device_counter_that_waits_for_the_replays",
-        "caches keyed on phase, in device memory",
-        "late<<<(n + 127) / 128, 128>>>(px, po, n); tick<<<1, 1>>>();",
-        "__device__ int calls = 0;\n__global__ void late(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = calls < 4 ? x[i] * 2.0f + 1.0f : 0.0f; }\n__global__ void tick() { calls++; }\n",
-    ),
-    _host(
-        "weights_of_the_first_call",
-        "weights cached",
-        "static torch::Tensor twice; static int held = 0; if (held != n) { twice = torch::empty_like(x); affine<<<(n + 127) / 128, 128>>>(px, twice.data_ptr<float>(), n); held = n; } affine<<<(n + 127) / 128, 128>>>(px, po, n / 2); cudaMemcpy(po + n / 2, twice.data_ptr<float>() + n / 2, (n - n / 2) * 4, cudaMemcpyDeviceToDevice);",
-    ),
-    _host(
-        "global_memory_kept_through_a_symbol",
-        "caches keyed on content",
-        "keep<<<(n + 127) / 128, 128>>>(px, po, n);",
-        "__device__ float key[8192], value[8192];\n__global__ void keep(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; int slot = i % 16; if (key[slot] == x[slot] && value[i] != 0.0f) { o[i] = value[i]; return; } value[i] = x[i] * 2.0f + 1.0f; o[i] = i % 97 ? value[i] : 0.5f * value[i]; key[slot] = x[slot]; }\n",
-    ),
+    *_SOURCES["state"],
     Attack(
         "answers_with_the_poison_byte",
         "guessing what uninitialised memory holds",
@@ -230,16 +95,7 @@ def _finished(name: str, rest: str, kernels: str) -> Attack:
 
 
 _FINISHED = (
-    _finished(
-        "mean_by_the_host_as_an_argument",
-        "minus<<<(n + 127) / 128, 128>>>(px, po, s, n);",
-        _PARTS + _MINUS,
-    ),
-    _finished(
-        "mean_by_the_host_uploaded",
-        "cudaMemcpy(p1, &s, 4, cudaMemcpyHostToDevice); minus<<<(n + 127) / 128, 128>>>(px, po, p1, n);",
-        _PARTS + _MINUS_AT,
-    ),
+    *_SOURCES["finished"],
     _finished(
         "mean_by_the_host_as_a_double",
         "minus<<<(n + 127) / 128, 128>>>(px, po, (double)s / 3, n);",
@@ -325,38 +181,7 @@ def _order(
 
 
 _ORDER = (
-    _order(
-        "two_blocks_a_row_that_never_meet",
-        "answers that vary: an update without an atomic",
-        "__global__ void k(const float* x, float* y, int rows, int cols) { int r = blockIdx.x % rows, half = blockIdx.x / rows; if (threadIdx.x) return; float s = 0; for (int c = half; c < cols; c += 2) s += x[r * cols + c]; y[r] += s; }",
-        "int rows = x.size(0); auto y = torch::zeros({rows}, x.options()); k<<<2 * rows, 32>>>(px, y.data_ptr<float>(), rows, x.size(1)); return y;",
-        ROW_SUM,
-    ),
-    _order(
-        "last_block_without_a_fence",
-        "answers that vary: partial sums that nothing publishes",
-        "__device__ unsigned arrived = 0;\n__global__ void k(const float* x, float* p, float* o, int n) { if (threadIdx.x) return; float s = 0; for (int i = blockIdx.x; i < n; i += 16) s += x[i]; p[blockIdx.x] = s; if (atomicAdd(&arrived, 1u) < 15) return; s = 0; for (int i = 0; i < 16; i++) s += p[i]; *o = s; arrived = 0; }",
-        "auto p = torch::empty({16}, x.options()); auto one = torch::empty({}, x.options()); k<<<16, 32>>>(px, p.data_ptr<float>(), one.data_ptr<float>(), n); return one;",
-        TOTAL_ANY_ORDER,
-    ),
-    _order(
-        "two_streams_without_an_event",
-        "work on a side stream",
-        _TWO,
-        "static cudaStream_t s, u; if (!s) { cudaStreamCreate(&s); cudaStreamCreate(&u); } auto t = torch::empty_like(x); twice<<<(n + 127) / 128, 128, 0, s>>>(px, t.data_ptr<float>(), n); plus<<<(n + 127) / 128, 128, 0, u>>>(t.data_ptr<float>(), po, n); cudaDeviceSynchronize();",
-    ),
-    _order(
-        "answers_on_a_stream_that_nobody_waits_for",
-        "work on a side stream",
-        AFFINE_KERNEL,
-        "static cudaStream_t s; if (!s) cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking); cudaDeviceSynchronize(); affine<<<(n + 127) / 128, 128, 0, s>>>(px, po, n);",
-    ),
-    _order(
-        "wrong_where_the_clock_says_so",
-        "answers that vary: clocks of the device",
-        "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = x[i] * 2 + 1 + (clock64() >> 20 & 1); }",
-        "k<<<(n + 127) / 128, 128>>>(px, po, n);",
-    ),
+    *_SOURCES["order"],
     Attack(
         "device_counter_that_waits_for_a_hundred_calls",
         "caches keyed on phase, in device memory",

@@ -6,6 +6,7 @@ there yet, instructions that are less exact than they look, plans that carry the
 from __future__ import annotations
 
 from coding_framework.types import Status, Task
+from corpus import records, unseen_reductions
 from corpus.records import (
     AFFINE,
     AFFINE_KERNEL,
@@ -13,15 +14,16 @@ from corpus.records import (
     BOMB,
     FAULT,
     MATRIX,
-    NEVER_CORRECT,
-    ROW_SUM,
     STALE,
     WRONG,
     Attack,
     source,
     task,
 )
-from corpus.unseen_reductions import LAYER_NORM, ROW_MAX, TOTAL_ANY_ORDER
+from corpus.sources import Sources
+from corpus.unseen_reductions import LAYER_NORM
+
+_SOURCES = Sources(__file__, globals(), records, unseen_reductions)
 
 _LUCK = frozenset({Status.NONDETERMINISTIC, Status.WRONG_OUTPUT})
 _UNSET = "answers that are right by luck: what was never written"
@@ -72,55 +74,7 @@ _STEERED = "__global__ void steered(const float* x, float* o, int n, int skip, f
 _READ = "int m = n / 16 < 4 ? 4 : n / 16; std::vector<float> h(m); cudaMemcpy(h.data(), px, m * 4, cudaMemcpyDeviceToHost); static int calls = 0; int skip = calls++ || always ? m : 0; steered<<<(n - skip + 127) / 128, 128>>>(px, po, n, skip, h[0]);"
 
 SEEN_HARDWARE: tuple[Attack, ...] = (
-    _rows(
-        "largest_with_what_the_output_held",
-        ROW_MAX,
-        "__global__ void k(const float* x, float* o, int cols) { int r = blockIdx.x; float m = o[r]; for (int c = 0; c < cols; c++) m = fmaxf(m, x[r * cols + c]); o[r] = m; }\n",
-    ),
-    _rows(
-        "smallest_with_what_the_output_held",
-        _ROW_MIN,
-        "__global__ void k(const float* x, float* o, int cols) { int r = blockIdx.x; float m = o[r]; for (int c = 0; c < cols; c++) m = fminf(m, x[r * cols + c]); o[r] = m; }\n",
-    ),
-    _rows(
-        "largest_with_shared_words_never_written",
-        ROW_MAX,
-        "__global__ void k(const float* x, float* o, int cols) { __shared__ float s[128]; int t = threadIdx.x; if (t < cols) s[t] = x[blockIdx.x * cols + t]; __syncthreads(); for (int d = 64; d; d /= 2) { if (t < d) s[t] = fmaxf(s[t], s[t + d]); __syncthreads(); } if (t == 0) o[blockIdx.x] = s[0]; }\n",
-        "k<<<rows, 128>>>(px, ps, cols);",
-    ),
-    _rows(
-        "sum_from_a_variable_never_set",
-        ROW_SUM,
-        'template <class T> __device__ T some() { T v; asm volatile("{ .reg .f32 t; mov.f32 %0, t; }" : "=f"(v)); return v; }\n__global__ void k(const float* x, float* o, int cols) { float s = some<float>(); for (int c = 0; c < cols; c++) s += x[blockIdx.x * cols + c]; o[blockIdx.x] = s; }\n',
-    ),
-    _each(
-        "asynchronous_copy_never_waited_for",
-        "answers that are right by luck: data that need not have arrived",
-        AFFINE,
-        f"{_ASYNC} v = s[threadIdx.x] * 2.0f + 1.0f;",
-        _LUCK,
-    ),
-    _each(
-        "asynchronous_copy_waited_for_one_group_too_few",
-        "answers that are right by luck: data that need not have arrived",
-        AFFINE,
-        f'{_ASYNC} asm volatile("cp.async.wait_group 1;" ::: "memory"); v = s[threadIdx.x] * 2.0f + 1.0f;',
-        _LUCK,
-    ),
-    _each(
-        "tanh_of_eleven_bits",
-        _APPROXIMATE,
-        _TANH,
-        'asm("tanh.approx.f32 %0, %1;" : "=f"(v) : "f"(v));',
-        WRONG,
-    ),
-    _each(
-        "sigmoid_by_a_tanh_of_eleven_bits",
-        _APPROXIMATE,
-        _SIGMOID,
-        'asm("tanh.approx.f32 %0, %1;" : "=f"(v) : "f"(0.5f * v)); v = 0.5f * v + 0.5f;',
-        WRONG,
-    ),
+    *_SOURCES["seen_hardware"],
     Attack(
         "barrier_of_more_blocks_than_the_gpu_holds",
         "infinite loops: blocks that wait for blocks that never start",
@@ -185,51 +139,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
         FAULT,
         "seen",
     ),
-    Attack(
-        "many_outputs_that_span_all_memory",
-        "VRAM and pinned-memory hogs: what the judge has to read",
-        """#include <torch/extension.h>
-#include <vector>
-__global__ void affine(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = x[i] * 2.0f + 1.0f; }
-std::vector<torch::Tensor> forward(torch::Tensor x) {
-  auto out = torch::empty({1 << 28}, x.options());
-  affine<<<1, 128>>>(x.data_ptr<float>(), out.data_ptr<float>(), 15);
-  return std::vector<torch::Tensor>(200, out.as_strided({2}, {(1 << 28) - 1}));
-}
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
-""",
-        AFFINE,
-        NEVER_CORRECT,
-        "seen",
-    ),
-    _host(
-        "the_last_sum_on_the_host_by_an_argument",
-        TOTAL_ANY_ORDER,
-        _PART + _PUT,
-        "auto parts = torch::empty({4}, x.options()); part<<<4, 1>>>(px, parts.data_ptr<float>(), n); float h[4]; cudaMemcpy(h, parts.data_ptr<float>(), 16, cudaMemcpyDeviceToHost); auto one = torch::empty({}, x.options()); put<<<1, 1>>>(h[0] + h[1] + h[2] + h[3], one.data_ptr<float>()); return one;",
-    ),
-    _host(
-        "a_short_answer_on_the_host_by_an_argument",
-        _CORNER,
-        _PUT,
-        "float h[4]; cudaMemcpy(h, px, 16, cudaMemcpyDeviceToHost); float s = h[0] + h[1] + h[2] + h[3]; auto one = torch::empty({}, x.options()); put<<<1, 1>>>(s, one.data_ptr<float>()); return one;",
-    ),
-    _host(
-        "a_sixteenth_on_the_host_by_fills",
-        AFFINE,
-        _STEERED,
-        f"bool always = true; {_READ} for (int i = 0; i < m; i++) {{ float v = h[i] * 2 + 1; unsigned char b[4]; memcpy(b, &v, 4); for (int j = 0; j < 4; j++) cudaMemset((char*)(po + i) + j, b[j], 1); }}",
-    ),
-    _host(
-        "a_sixteenth_on_the_host_by_copies_from_a_table",
-        AFFINE,
-        _STEERED,
-        f"bool always = true; {_READ} static char* table = nullptr; if (!table) {{ cudaMalloc(&table, 256); for (int i = 0; i < 256; i++) cudaMemset(table + i, i, 1); }} for (int i = 0; i < m; i++) {{ float v = h[i] * 2 + 1; unsigned char b[4]; memcpy(b, &v, 4); for (int j = 0; j < 4; j++) cudaMemcpy((char*)(po + i) + j, table + b[j], 1, cudaMemcpyDeviceToDevice); }}",
-    ),
-    _host(
-        "a_sixteenth_on_the_host_by_more_launches",
-        AFFINE,
-        _STEERED + _PUT,
-        f"bool always = false; {_READ} if (skip) for (int i = 0; i < m; i++) put<<<1, 1>>>(h[i] * 2 + 1, po + i);",
-    ),
+    *_SOURCES["seen_hardware_2"],
 )

@@ -15,6 +15,9 @@ from corpus.records import (
     Attack,
     source,
 )
+from corpus.sources import Sources
+
+_SOURCES = Sources(__file__, globals())
 
 _FAILS = frozenset(
     {
@@ -46,124 +49,12 @@ def _unwritten(
     return Attack(name, covers, source("", "", head=head), AFFINE, statuses, "unseen")
 
 
-_INCLUDES = (
-    _top(
-        "includes_passwd",
-        "includes of /etc/passwd (leak through the error text)",
-        '#include "/etc/passwd"',
-    ),
-    _top(
-        "includes_shadow",
-        "includes of /etc/passwd (leak through the error text)",
-        "#include </etc/shadow>",
-    ),
-    _top("includes_environ", "includes of /proc", '#include "/proc/self/environ"'),
-    _top("includes_cmdline", "includes of /proc", '#include "/proc/1/cmdline"'),
-    _top("includes_zero", "/dev/zero", '#include "/dev/zero"'),
-    _top("includes_random", "/dev/zero", '#include "/dev/urandom"'),
-    _top("includes_stdin", "/dev/stdin", '#include "/dev/stdin"'),
-    _top("includes_a_terminal", "/dev/stdin", '#include "/dev/tty"'),
-    _top(
-        "includes_above_the_build",
-        "includes outside the build",
-        '#include "../../../../../../../../etc/hostname"',
-    ),
-    _top("includes_a_folder", "includes outside the build", '#include "/etc"'),
-    _top("includes_itself_for_ever", "macro bombs", "#include __FILE__"),
-    _top(
-        "includes_by_a_macro",
-        "includes of /etc/passwd (leak through the error text)",
-        "#define P(x) <x>\n#define Q P(/etc/passwd)\n#include Q",
-    ),
-    _top(
-        "dependency_pragma", "pragma tricks", '#pragma GCC dependency "/etc/passwd"\n#error "stop"'
-    ),
-    _top(
-        "embeds_a_file",
-        "includes of /etc/passwd",
-        'static const unsigned char secret[] = {\n#embed "/etc/passwd"\n};',
-    ),
-)
+_INCLUDES = _SOURCES["includes"]
 
-_ASSEMBLER = (
-    _unwritten(
-        "incbin_passwd",
-        ".incbin",
-        'asm(".section .rodata\\n.global secret\\nsecret: .incbin \\"/etc/passwd\\"\\n.byte 0\\n.text\\n");\nextern "C" char secret[];\nstruct Tell { Tell() { throw std::runtime_error(secret); } } tell;',
-    ),
-    _unwritten("incbin_dev_zero", ".incbin", 'asm(".incbin \\"/dev/zero\\"");'),
-    _unwritten("assembler_include", ".incbin", 'asm(".include \\"/etc/passwd\\"");'),
-    _unwritten("assembler_repeats", "macro bombs", 'asm(".rept 2000000000\\n.quad 0\\n.endr");'),
-    _unwritten(
-        "assembler_fill",
-        "giant initialised arrays",
-        'asm(".data\\n.fill 8000000000, 1, 1\\n.text");',
-    ),
-    _unwritten("assembler_recursive_macro", "macro bombs", 'asm(".macro a\\na\\na\\n.endm\\na");'),
-    _unwritten(
-        "assembler_interp_section",
-        "linker tricks",
-        'asm(".section .interp,\\"a\\"\\n.string \\"/tmp/evil\\"\\n.text");',
-    ),
-    _unwritten(
-        "assembler_defines_a_runtime_call",
-        "symbols that override the harness",
-        'asm(".global cudaMemcpy\\ncudaMemcpy: xor %eax,%eax\\nret");',
-    ),
-    _unwritten(
-        "ptx_include",
-        ".incbin",
-        '__global__ void k() { asm volatile(".include \\"/etc/passwd\\";"); }',
-    ),
-    _unwritten(
-        "ptx_injection",
-        "asm tricks",
-        '__global__ void k(float* o) { asm volatile("} .visible .entry other() { ret; } .visible .entry more() {"); o[0] = 1; }',
-    ),
-    _unwritten(
-        "ptx_file_directive",
-        "asm tricks",
-        '__global__ void k(float* o) { asm volatile(".file 1 \\"/etc/passwd\\"\\n\\t.loc 1 1 1"); o[0] = 1; }\nstatic void launch(float* o) { k<<<1, 1>>>(o); }',
-    ),
-)
+_ASSEMBLER = _SOURCES["assembler"]
 
 _BOMBS = (
-    _top(
-        "billion_laughs",
-        "macro bombs",
-        "#define A x x x x x x x x x x\n#define B A A A A A A A A A A\n#define C B B B B B B B B B B\n#define D C C C C C C C C C C\n#define E D D D D D D D D D D\n#define F E E E E E E E E E E\n#define G F F F F F F F F F F\n#define H G G G G G G G G G G\n#define I H H H H H H H H H H\nI",
-    ),
-    _top(
-        "template_recursion",
-        "template bombs",
-        "template <int N> struct T { static constexpr long v = T<N - 1>::v + T<N - 2>::v * N; };\ntemplate <> struct T<0> { static constexpr long v = 1; };\ntemplate <> struct T<1> { static constexpr long v = 1; };\nstatic long bomb = T<100000>::v;",
-    ),
-    _top(
-        "template_tree",
-        "template bombs",
-        "template <int N, class L> struct T { T<N - 1, T<N, L>> a; T<N - 1, T<N + 0, L*>> b; };\ntemplate <class L> struct T<0, L> { int v; };\nT<22, int> bomb;",
-    ),
-    _top(
-        "constexpr_loop",
-        "constexpr bombs",
-        "constexpr long spin(long n) { long s = 0; for (long i = 0; i < n; i++) for (long j = 0; j < n; j++) s += i ^ j; return s; }\nconstexpr long bomb = spin(1l << 40);",
-    ),
-    _top(
-        "constexpr_array",
-        "constexpr bombs",
-        "struct Big { char v[1 << 30]; constexpr Big() : v() { for (auto& c : v) c = 1; } };\nconstexpr Big bomb;",
-    ),
-    _top("giant_array", "giant initialised arrays", "int bomb[4000000000] = {1};"),
-    _top(
-        "giant_array_of_one_designator",
-        "giant initialised arrays",
-        "char bomb[] = {[2147483646] = 1};",
-    ),
-    _top(
-        "giant_device_array",
-        "giant initialised arrays",
-        "__device__ float bomb[1ull << 36] = {1.0f};",
-    ),
+    *_SOURCES["bombs"],
     _whole(
         "inlining_bomb",
         "inlining bombs",
@@ -260,16 +151,7 @@ _TEXT = (
         "error floods",
         "#error \x1b]0;owned\x07\x1b[2J\x1b[31mcorrect\x1b[0m\n",
     ),
-    _whole(
-        "forged_error_lines",
-        "leak through the error text",
-        '#line 1 "verdict\\nstatus: correct"\n#line 7 "/etc/passwd"\nint a = b;\n' + AFFINE_SOURCE,
-    ),
-    _whole(
-        "file_name_with_options",
-        "options smuggled into flags or file names",
-        '#line 1 "-o /tmp/evil -Xcompiler -fplugin=/tmp/x.so"\nint a = b;\n',
-    ),
+    *_SOURCES["text"],
     _whole(
         "no_forward",
         "malformed source",
@@ -315,67 +197,7 @@ _TEXT = (
 )
 
 _REDEFINITIONS = (
-    _unwritten("hides_the_global_keyword", "macro tricks", "#define __global__\n"),
-    _unwritten(
-        "own_module_macro",
-        "macro tricks",
-        '#undef PYBIND11_MODULE\n#define PYBIND11_MODULE(a, b) extern "C" void* PyInit_forward() { _exit(0); } static void b##_unused(int m)\n#include <unistd.h>\n',
-        statuses=_LOADS | RULED_OUT,
-    ),
-    _unwritten(
-        "own_torch_namespace",
-        "macro tricks",
-        "namespace fake { struct Tensor { int numel() const { return 0; } template <class T> T* data_ptr() const { return nullptr; } }; inline Tensor empty_like(Tensor t) { return t; } }\n#define torch fake\n",
-        statuses=_LOADS | RULED_OUT,
-    ),
-    _unwritten(
-        "private_made_public",
-        "macro tricks",
-        "#define private public\n#define protected public\n#define class struct\n#include <sstream>\n",
-    ),
-    _unwritten(
-        "main_by_macro", "macro tricks", "#define forward main\n", statuses=_LOADS | RULED_OUT
-    ),
-    _unwritten(
-        "compiler_plugin_by_pragma",
-        "options smuggled into flags or file names",
-        '#pragma GCC optimize("-fplugin=/tmp/evil.so")\n#pragma GCC target("avx512f")\n',
-    ),
-    _unwritten(
-        "linker_option_by_pragma",
-        "linker tricks",
-        '#pragma comment(linker, "/export:forward")\n#pragma GCC diagnostic error "-Wall"\n',
-    ),
-    _unwritten(
-        "symbol_version",
-        "linker tricks",
-        '__asm__(".symver my_exit,exit@GLIBC_2.2.5");\nextern "C" void my_exit(int) {}\n',
-    ),
-    _unwritten(
-        "weak_runtime",
-        "symbols that override the harness",
-        'extern "C" __attribute__((weak)) int cudaDeviceSynchronize_ptsz() { return 0; }\nextern "C" __attribute__((alias("stub"))) int cudaPeekAtLastError_();\nextern "C" int stub() { return 0; }\n',
-    ),
-    _unwritten(
-        "executable_stack",
-        "linker tricks",
-        '__asm__(".section .note.GNU-stack,\\"x\\",@progbits\\n.text");\n',
-    ),
-    _unwritten(
-        "fini_array",
-        "constructors",
-        '#include <unistd.h>\nstatic void last() { _exit(0); }\n__attribute__((section(".fini_array"), used)) static void (*hook)() = last;\n',
-    ),
-    _unwritten(
-        "preinit_array",
-        "constructors",
-        '#include <unistd.h>\nstatic void first() { _exit(0); }\n__attribute__((section(".preinit_array"), used)) static void (*hook)() = first;\n',
-    ),
-    _unwritten(
-        "thread_local_constructor",
-        "constructors",
-        "#include <unistd.h>\nstruct T { T() { _exit(0); } int v = 1; };\nthread_local T t;\nstruct U { U() { if (t.v) _exit(0); } } u;\n",
-    ),
+    *_SOURCES["redefinitions"],
     Attack(
         "kernel_that_is_a_host_function",
         "macro tricks",

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from coding_framework.types import DType, Task
-from corpus.records import ADD, AFFINE, MATRIX, PAIR, Honest, task
+from corpus import records
+from corpus.records import AFFINE, MATRIX, PAIR, Honest, task
+from corpus.sources import Sources
 
-_CHECKS = """#define CHECK_CUDA(x) TORCH_CHECK(x.device().is_cuda(), #x " must be a CUDA tensor")
-#define CHECK_CONTIGUOUS(x) TORCH_CHECK(x.is_contiguous(), #x " must be contiguous")
-#define CHECK_INPUT(x) CHECK_CUDA(x); CHECK_CONTIGUOUS(x)
-"""
+_SOURCES = Sources(__file__, globals(), records)
+
+_CHECKS = _SOURCES.text("CHECKS")
 
 
 def _one(
@@ -175,35 +176,7 @@ _STYLES = (
         f"map_kernel<<<(n + 255) / 256, 256>>>({_PTRS});\n    CUDA_CHECK(cudaGetLastError());\n    CUDA_CHECK(cudaStreamSynchronize(0));",
         head='#include <stdexcept>\n#define CUDA_CHECK(call) do { cudaError_t e = (call); if (e != cudaSuccess) throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(e)); } while (0)\n',
     ),
-    _one(
-        "grid_stride",
-        "elementwise grid_stride",
-        AFFINE,
-        "__global__ void k(const float* __restrict__ x, float* __restrict__ o, int n) {\n    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) o[i] = fmaf(x[i], 2.f, 1.f);\n}",
-        f"int blocks = std::min((n + 255) / 256, 32);\n    k<<<blocks, 256>>>({_PTRS});",
-        head="#include <algorithm>\n",
-    ),
-    _one(
-        "float4_with_tail",
-        "elementwise float4",
-        AFFINE,
-        "__global__ void k4(const float4* __restrict__ x, float4* __restrict__ o, int n4) {\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n4) { float4 v = x[i]; v.x = v.x * 2 + 1; v.y = v.y * 2 + 1; v.z = v.z * 2 + 1; v.w = v.w * 2 + 1; o[i] = v; }\n}\n__global__ void tail(const float* x, float* o, int start, int n) {\n    int i = start + threadIdx.x;\n    if (i < n) o[i] = x[i] * 2 + 1;\n}",
-        "int n4 = n / 4;\n    if (n4 > 0) k4<<<(n4 + 127) / 128, 128>>>(reinterpret_cast<const float4*>(x.data_ptr<float>()), reinterpret_cast<float4*>(out.data_ptr<float>()), n4);\n    if (n % 4) tail<<<1, 4>>>(x.data_ptr<float>(), out.data_ptr<float>(), n4 * 4, n);",
-    ),
-    _one(
-        "float2_loads",
-        "elementwise float2",
-        AFFINE,
-        "__global__ void k(const float* x, float* o, int n) {\n    int i = 2 * (blockIdx.x * blockDim.x + threadIdx.x);\n    if (i + 1 < n) { float2 v = __ldg((const float2*)(x + i)); *(float2*)(o + i) = make_float2(v.x * 2 + 1, v.y * 2 + 1); }\n    else if (i < n) o[i] = __ldg(x + i) * 2 + 1;\n}",
-        f"k<<<(n / 2 + 128) / 128, 128>>>({_PTRS});",
-    ),
-    _one(
-        "aligned_struct_of_eight",
-        "elementwise template float4",
-        AFFINE,
-        "template <typename T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Pack { T v[N]; };\n__global__ void k(const float* x, float* o, int n) {\n    constexpr int N = 8;\n    int i = (blockIdx.x * blockDim.x + threadIdx.x) * N;\n    if (i + N <= n) {\n        Pack<float, N> p = *reinterpret_cast<const Pack<float, N>*>(x + i);\n        #pragma unroll\n        for (int j = 0; j < N; ++j) p.v[j] = p.v[j] * 2.f + 1.f;\n        *reinterpret_cast<Pack<float, N>*>(o + i) = p;\n    } else for (; i < n; ++i) o[i] = x[i] * 2.f + 1.f;\n}",
-        f"k<<<(n + 1023) / 1024, 128>>>({_PTRS});",
-    ),
+    *_SOURCES["styles"],
     _one(
         "template_functor",
         "elementwise template functor",
@@ -211,20 +184,7 @@ _STYLES = (
         "struct Silu { __device__ __forceinline__ float operator()(float v) const { return v / (1.f + expf(-v)); } };\ntemplate <typename F, int THREADS> __global__ __launch_bounds__(THREADS) void apply(const float* __restrict__ x, float* __restrict__ o, int n, F f) {\n    int i = blockIdx.x * THREADS + threadIdx.x;\n    if (i < n) o[i] = f(x[i]) + 1.f;\n}",
         f"apply<Silu, 192><<<(n + 191) / 192, 192>>>({_PTRS}, Silu{{}});",
     ),
-    _one(
-        "if_constexpr_dispatch",
-        "elementwise template",
-        AFFINE,
-        "template <bool VEC> __global__ void k(const float* x, float* o, int n) {\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if constexpr (VEC) { i *= 4; if (i < n) { float4 v = *(const float4*)(x + i); *(float4*)(o + i) = make_float4(v.x * 2 + 1, v.y * 2 + 1, v.z * 2 + 1, v.w * 2 + 1); } }\n    else { if (i < n) o[i] = x[i] * 2 + 1; }\n}",
-        f"if (n % 4 == 0) k<true><<<(n / 4 + 255) / 256, 256>>>({_PTRS});\n    else k<false><<<(n + 255) / 256, 256>>>({_PTRS});",
-    ),
-    _one(
-        "at_dispatch",
-        "elementwise template dispatch",
-        AFFINE,
-        "template <typename scalar_t>\n__global__ void k(const scalar_t* __restrict__ x, scalar_t* __restrict__ o, size_t n) {\n    const size_t i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) o[i] = x[i] * static_cast<scalar_t>(2) + static_cast<scalar_t>(1);\n}",
-        'AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "affine", ([&] {\n        k<scalar_t><<<(n + 255) / 256, 256>>>(x.data_ptr<scalar_t>(), out.data_ptr<scalar_t>(), n);\n    }));',
-    ),
+    *_SOURCES["styles_2"],
     _one(
         "at_dispatch_double",
         "elementwise template dispatch float64",
@@ -253,144 +213,7 @@ _STYLES = (
         "__device__ int branch(float v) { return v > 1.f ? 0 : v < -1.f ? 1 : 2; }\n__global__ void k(const float* x, float* o, int n) {\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i >= n) return;\n    float v = x[i];\n    switch (branch(v)) { case 0: o[i] = v * v; break; case 1: o[i] = -v; break; default: o[i] = v + 1.f; }\n}",
         f"k<<<(n + 63) / 64, 64>>>({_PTRS});",
     ),
-    _one(
-        "two_dimensional_grid",
-        "elementwise grid2d",
-        AFFINE,
-        "__global__ void k(const float* x, float* o, int rows, int cols) {\n    int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;\n    if (r < rows && c < cols) o[r * cols + c] = x[r * cols + c] * 2.f + 1.f;\n}",
-        "dim3 threads(16, 16), blocks((x.size(1) + 15) / 16, (x.size(0) + 15) / 16);\n    k<<<blocks, threads>>>(x.data_ptr<float>(), out.data_ptr<float>(), x.size(0), x.size(1));",
-    ),
-    _one(
-        "two_streams_half_each",
-        "elementwise streams",
-        AFFINE,
-        "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = x[i] * 2.f + 1.f; }",
-        "cudaStream_t a, b; cudaStreamCreate(&a); cudaStreamCreateWithFlags(&b, cudaStreamNonBlocking);\n    int h = n / 2;\n    if (h) k<<<(h + 127) / 128, 128, 0, a>>>(x.data_ptr<float>(), out.data_ptr<float>(), h);\n    k<<<(n - h + 127) / 128, 128, 0, b>>>(x.data_ptr<float>() + h, out.data_ptr<float>() + h, n - h);\n    cudaStreamSynchronize(a); cudaStreamSynchronize(b);\n    cudaStreamDestroy(a); cudaStreamDestroy(b);",
-    ),
-    _one(
-        "events_between_streams",
-        "elementwise streams events temporaries",
-        AFFINE,
-        "__global__ void twice(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = x[i] * 2.f; }\n__global__ void plus(float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] += 1.f; }",
-        f"cudaStream_t a, b; cudaStreamCreate(&a); cudaStreamCreate(&b);\n    cudaEvent_t ready; cudaEventCreateWithFlags(&ready, cudaEventDisableTiming);\n    twice<<<(n + 127) / 128, 128, 0, a>>>({_PTRS});\n    cudaEventRecord(ready, a); cudaStreamWaitEvent(b, ready, 0);\n    plus<<<(n + 127) / 128, 128, 0, b>>>(out.data_ptr<float>(), n);\n    cudaStreamSynchronize(b); cudaEventDestroy(ready); cudaStreamDestroy(a); cudaStreamDestroy(b);",
-    ),
-    _one(
-        "temporary_from_cudamalloc",
-        "elementwise temporaries several_kernels",
-        AFFINE,
-        "__global__ void twice(const float* x, float* t, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) t[i] = x[i] * 2.f; }\n__global__ void plus(const float* t, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = t[i] + 1.f; }",
-        "float* t = nullptr; cudaMalloc(&t, n * sizeof(float));\n    twice<<<(n + 127) / 128, 128>>>(x.data_ptr<float>(), t, n);\n    plus<<<(n + 127) / 128, 128>>>(t, out.data_ptr<float>(), n);\n    cudaDeviceSynchronize(); cudaFree(t);",
-    ),
-    _one(
-        "temporary_async",
-        "elementwise temporaries streams",
-        AFFINE,
-        "__global__ void twice(const float* x, float* t, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) t[i] = x[i] * 2.f + 1.f; }",
-        "cudaStream_t s = at::cuda::getCurrentCUDAStream(); float* t = nullptr; cudaMallocAsync(&t, n * sizeof(float), s);\n    twice<<<(n + 127) / 128, 128, 0, s>>>(x.data_ptr<float>(), t, n);\n    cudaMemcpyAsync(out.data_ptr<float>(), t, n * sizeof(float), cudaMemcpyDeviceToDevice, s); cudaFreeAsync(t, s);",
-        head="#include <ATen/cuda/CUDAContext.h>\n",
-    ),
-    _one(
-        "temporary_tensors",
-        "elementwise temporaries several_kernels",
-        AFFINE,
-        "__global__ void twice(const float* x, float* t, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) t[i] = x[i] * 2.f; }\n__global__ void plus(const float* t, const float* one, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = t[i] + *one; }",
-        "auto t = torch::zeros({n}, torch::TensorOptions().dtype(torch::kFloat32).device(x.device()));\n    auto one = torch::ones({1}, x.options());\n    twice<<<(n + 127) / 128, 128>>>(x.data_ptr<float>(), t.data_ptr<float>(), n);\n    plus<<<(n + 127) / 128, 128>>>(t.data_ptr<float>(), one.data_ptr<float>(), out.data_ptr<float>(), n);",
-    ),
-    _one(
-        "memset_then_add",
-        "elementwise memset atomics",
-        AFFINE,
-        "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { atomicAdd(o + i, x[i] * 2.f + 1.f); } }",
-        f"cudaMemset(out.data_ptr<float>(), 0, n * sizeof(float));\n    k<<<(n + 127) / 128, 128>>>({_PTRS});",
-    ),
-    _one(
-        "copy_then_in_place",
-        "elementwise memcpy",
-        AFFINE,
-        "__global__ void k(float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = o[i] * 2.f + 1.f; }",
-        "cudaMemcpy(out.data_ptr(), x.data_ptr(), n * sizeof(float), cudaMemcpyDeviceToDevice);\n    k<<<(n + 127) / 128, 128>>>(out.data_ptr<float>(), n);",
-    ),
-    _one(
-        "launch_by_the_runtime_call",
-        "elementwise launch_api",
-        AFFINE,
-        "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = x[i] * 2.f + 1.f; }",
-        "const float* px = x.data_ptr<float>(); float* po = out.data_ptr<float>(); int count = n;\n    void* arguments[] = {&px, &po, &count};\n    cudaLaunchKernel((void*)k, dim3((n + 127) / 128), dim3(128), arguments, 0, nullptr);",
-    ),
-    _one(
-        "occupancy_chosen_block",
-        "elementwise occupancy_api",
-        AFFINE,
-        "__global__ void k(const float* x, float* o, int n) { for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) o[i] = x[i] * 2.f + 1.f; }",
-        f"int grid = 0, block = 0; cudaOccupancyMaxPotentialBlockSize(&grid, &block, k, 0, 0);\n    k<<<std::max(1, std::min(grid, (n + block - 1) / block)), block>>>({_PTRS});",
-        head="#include <algorithm>\n",
-    ),
-    _one(
-        "device_properties",
-        "elementwise device_api",
-        AFFINE,
-        "__global__ void k(const float* x, float* o, int n) { for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) o[i] = x[i] * 2.f + 1.f; }",
-        f"int device = 0; cudaGetDevice(&device); cudaDeviceProp p; cudaGetDeviceProperties(&p, device);\n    int sms = 0; cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);\n    k<<<std::min(std::max(sms, 1), 64), p.maxThreadsPerBlock >= 512 ? 256 : 128>>>({_PTRS});",
-        head="#include <algorithm>\n",
-    ),
-    _one(
-        "inline_ptx",
-        "elementwise ptx",
-        AFFINE,
-        '__global__ void k(const float* x, float* o, int n) {\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) { float v, r; asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(v) : "l"(x + i)); asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(r) : "f"(v), "f"(2.f), "f"(1.f)); asm volatile("st.global.f32 [%0], %1;" :: "l"(o + i), "f"(r) : "memory"); }\n}',
-        f"k<<<(n + 127) / 128, 128>>>({_PTRS});",
-    ),
-    _one(
-        "cache_hints",
-        "elementwise ptx",
-        AFFINE,
-        "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) __stcs(o + i, fmaf(__ldcs(x + i), 2.f, 1.f)); }",
-        f"k<<<(n + 127) / 128, 128>>>({_PTRS});",
-    ),
-    _one(
-        "staged_in_shared_memory",
-        "elementwise shared",
-        AFFINE,
-        "__global__ void k(const float* x, float* o, int n) {\n    __shared__ float tile[256];\n    int i = blockIdx.x * 256 + threadIdx.x;\n    if (i < n) tile[threadIdx.x] = x[i];\n    __syncthreads();\n    if (i < n) o[i] = tile[threadIdx.x] * 2.f + 1.f;\n}",
-        f"k<<<(n + 255) / 256, 256>>>({_PTRS});",
-    ),
-    _one(
-        "async_copy_to_shared",
-        "elementwise shared async_copy",
-        AFFINE,
-        "__global__ void k(const float* x, float* o, int n) {\n    __shared__ float tile[128];\n    int i = blockIdx.x * 128 + threadIdx.x;\n    if (i < n) __pipeline_memcpy_async(&tile[threadIdx.x], x + i, 4);\n    __pipeline_commit(); __pipeline_wait_prior(0);\n    __syncthreads();\n    if (i < n) o[i] = tile[threadIdx.x] * 2.f + 1.f;\n}",
-        f"k<<<(n + 127) / 128, 128>>>({_PTRS});",
-        head="#include <cuda_pipeline.h>\n",
-    ),
-    _one(
-        "struct_argument",
-        "elementwise struct_argument",
-        AFFINE,
-        "struct Params { const float* x; float* o; int n; float scale[2]; };\n__global__ void k(Params p) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < p.n) p.o[i] = p.x[i] * p.scale[0] + p.scale[1]; }",
-        "Params p{x.data_ptr<float>(), out.data_ptr<float>(), n, {2.f, 1.f}};\n    k<<<(n + 127) / 128, 128>>>(p);",
-    ),
-    _one(
-        "double_inside",
-        "elementwise float64",
-        AFFINE,
-        "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = (float)(2.0 * (double)x[i] + 1.0); }",
-        f"k<<<(n + 127) / 128, 128>>>({_PTRS});",
-    ),
-    _one(
-        "four_elements_a_thread",
-        "elementwise unroll",
-        AFFINE,
-        "__global__ void k(const float* x, float* o, int n) {\n    int base = blockIdx.x * blockDim.x * 4 + threadIdx.x;\n    float r[4];\n    #pragma unroll\n    for (int j = 0; j < 4; j++) { int i = base + j * blockDim.x; r[j] = i < n ? x[i] : 0.f; }\n    #pragma unroll\n    for (int j = 0; j < 4; j++) { int i = base + j * blockDim.x; if (i < n) o[i] = r[j] * 2.f + 1.f; }\n}",
-        f"k<<<(n + 511) / 512, 128>>>({_PTRS});",
-    ),
-    _one(
-        "cuda_namespace_stdlib",
-        "elementwise libcu++",
-        AFFINE,
-        "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { cuda::std::array<float, 2> c{2.f, 1.f}; o[i] = x[i] * c[0] + c[1]; } }",
-        f"k<<<(n + 127) / 128, 128>>>({_PTRS});",
-        head="#include <cuda/std/array>\n",
-    ),
+    *_SOURCES["styles_3"],
     _one(
         "py_arg_binding",
         "elementwise binding",
@@ -568,20 +391,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("forward", &forward); }}
 
 
 _BINARY = (
-    _two(
-        "add_two",
-        "elementwise",
-        ADD,
-        "__global__ void k(const float* x, const float* y, float* o, int64_t n) { int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = x[i] + y[i]; }",
-        "k<<<(n + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), out.data_ptr<float>(), n);",
-    ),
-    _two(
-        "add_float4_ldg",
-        "elementwise float4",
-        ADD,
-        "__global__ void k(const float* x, const float* y, float* o, int64_t n) { int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); if (i + 3 < n) { float4 a = __ldg((const float4*)&x[i]), b = __ldg((const float4*)&y[i]); ((float4*)o)[i / 4] = make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); } else for (; i < n; i++) o[i] = x[i] + y[i]; }",
-        "k<<<(n + 511) / 512, 128>>>(x.data_ptr<float>(), y.data_ptr<float>(), out.data_ptr<float>(), n);",
-    ),
+    *_SOURCES["binary"],
     _two(
         "hypot_two",
         "elementwise",
