@@ -48,7 +48,8 @@ def feedback(verdict: Verdict, *, code: str | None = None, full: bool = False) -
         case Status.WRONG_OUTPUT | Status.NONDETERMINISTIC:
             wrong = verdict.status is Status.WRONG_OUTPUT
             what = "is wrong" if wrong else "differs between two runs"
-            return f"Its output {what}{_mismatch(verdict.tests, verdict.reason)}"
+            shown = f" What it shows: {_line(_shown(verdict))}." if full and _shown(verdict) else ""
+            return f"Its output {what}{_mismatch(verdict.tests, verdict.reason)}{shown}"
         case Status.TIMEOUT | Status.COMPILE_TIMEOUT:
             return f"It took too long: {_line(verdict.reason)}"
         case _:
@@ -158,6 +159,11 @@ def _mismatch(tests: tuple[TestResult, ...], reason: str) -> str:
     passed = sum(t.passed for t in tests)
     detail = _line(failed.detail or reason)
     return f" for inputs of shape {shapes} ({passed} of {len(tests)} tests passed): {detail}"
+
+
+def _shown(verdict: Verdict) -> str:
+    """What the run showed of the cause, in one sentence; "" where it showed nothing."""
+    return next((f.message for f in verdict.pitfalls if f.basis == "run"), "")
 
 
 def hints(verdict: Verdict) -> list[str]:

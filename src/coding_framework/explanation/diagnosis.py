@@ -33,19 +33,36 @@ _SAME = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Cause:
     """A likely cause and what to do about it."""
+
+    name: str
+    """The kind of mistake, as a word."""
+    why: str
+    tries: tuple[str, ...]
+    """What to try next, the likeliest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The likeliest cause and what to do about it."""
 
     why: str
     """One sentence; "" where the reason says all."""
     tries: tuple[str, ...] = ()
     """What to try next, the likeliest first."""
+    causes: tuple[str, ...] = ()
+    """The names of the causes that the evidence allows, the likeliest first."""
 
 
 def diagnose(verdict: Verdict) -> Diagnosis:
     """The diagnosis of any verdict, a correct one included."""
     if verdict.correct:
         return Diagnosis("", tuple(hints(verdict)))
+    if verdict.status is Status.RUNTIME_ERROR and _SHARED_ACCESS.search(verdict.reason):
+        return _of([_CAUSES["shared bounds"], _CAUSES["bounds"]])
+    if verdict.status is Status.RUNTIME_ERROR and _GLOBAL_ACCESS.search(verdict.reason):
+        return _outside(verdict)
     known = _BY_REASON.get(verdict.status, ())
     for pattern, found in known:
         if re.search(pattern, verdict.reason, re.IGNORECASE):
@@ -89,6 +106,10 @@ def versus(speedup: float, baseline: str) -> str:
 
 # --- what was computed wrongly --------------------------------------------------------------------
 
+_SHARED_ACCESS = re.compile(r"illegal shared|shared memory .*(past|beyond|outside)", re.I)
+_GLOBAL_ACCESS = re.compile(
+    r"illegal .*(read|write|load|store|access)|past the end|out of bounds", re.I
+)
 _ELEMENT = re.compile(
     r"first wrong element (?P<where>\S.*?): got (?P<got>\S+), expected (?P<want>\S+) "
     r"\((?P<wrong>\d+) of (?P<all>\d+) wrong\)"
@@ -99,93 +120,244 @@ _UNEVEN = frozenset({"odd", "tiny", "drawn"})
 
 def _wrong_output(verdict: Verdict) -> Diagnosis:
     failed = next((t for t in verdict.tests if not t.passed), None)
-    found = _ELEMENT.search(failed.detail if failed else verdict.reason)
+    detail = failed.detail if failed else verdict.reason
+    if re.match(r"dtype|output \d+: dtype", detail):
+        return _of([_CAUSES["dtype"]])
+    causes = list(_measured(verdict.pitfalls))
+    found = _ELEMENT.search(detail)
     if failed is None or found is None:
-        return Diagnosis("", ("Compare the output's shape and dtype with the task's reference.",))
-    passed_before = [t for t in verdict.tests if t.passed]
-    causes = [*_measured(verdict.pitfalls), *_of_edge(verdict.reason)]
+        return _of(causes or [_CAUSES["layout"]])
+    causes += _of_edge(verdict.reason)
     wrong = _Wrong.of(found, failed)
-    for rule in (
-        _not_a_number, _uneven_sizes, _near, _unwritten, _sign, _factor, _few, _rounding,
-    ):  # fmt: skip
-        diagnosis = rule(wrong, passed_before)
-        if diagnosis is not None:
-            causes.append(diagnosis)
-    first, *others = causes or [_FORMULA]
-    tries = first.tries
-    if others:
-        tries += tuple(f"Less likely: {other.why} {other.tries[0]}" for other in others[:1])
-    return Diagnosis(first.why, tries)
+    for rule in (_uneven_sizes, _near, _not_finite, _clamped, _few, _rounding):
+        cause = rule(wrong, [t for t in verdict.tests if t.passed])
+        causes += [cause] if cause is not None else []
+    return _of(causes or [_CAUSES["formula"]])
 
 
-_FORMULA = Diagnosis(
-    "Most elements are wrong, so it is the formula or the indexing, and no edge case.",
+def _of(causes: Sequence[Cause], said: str = "") -> Diagnosis:
+    """The first cause with what to try, and the next one in short. said: begins the reason."""
+    once = list({cause.name: cause for cause in causes}.values())
+    tries = once[0].tries
+    tries += tuple(f"Less likely: {other.why} {other.tries[0]}" for other in once[1:2])
+    return Diagnosis(said + once[0].why, tries, tuple(cause.name for cause in once))
+
+
+def _causes(*rows: tuple[str, str, tuple[str, ...]]) -> dict[str, Cause]:
+    return {name: Cause(name, why, tries) for name, why, tries in rows}
+
+
+_CAUSES = _causes(
     (
-        "Compute the element named above by hand from the reference.",
-        "Check the order of forward's arguments: the inputs, then the module's parameters and "
-        "buffers, then numbers (`cuda-rl tasks show TASK` shows it).",
-    ),
-)
-_MEASURED: tuple[tuple[str, Diagnosis], ...] = (
-    ("shared_memory_race|uninitialized_shared_read|warp_race", Diagnosis(
-        "Threads read shared memory before it holds what others write there.",
+        "barrier", "Threads read shared memory before it holds what others write there.",
         (
             "Put __syncthreads() between writing shared memory and reading what others wrote, and "
             "again before it is written anew.",
-            "Set every element of it that is read, also those beyond the end of a row.",
         ),
-    )),
-    ("global_memory_race", Diagnosis(
-        "Threads of different blocks, or of one without a barrier, touch the same element.",
+    ),
+    (
+        "unset shared", "It reads shared memory that nothing has written.",
+        (
+            "Set every element of it that is read, also those beyond the end of a row.",
+            "Check that the block has as many threads as the array has elements.",
+        ),
+    ),
+    (
+        "race", "Threads of different blocks, or of one without a barrier, touch the same element.",
         ("Let one thread write each element, or use atomicAdd on memory that was set to 0.",),
-    )),
-    ("uninitialized_read", Diagnosis(
-        "It reads global memory that nothing has written.",
+    ),
+    (
+        "unset memory", "It reads global memory that nothing has written.",
         ("Start sums in torch::zeros instead of torch::empty, and write before you read.",),
-    )),
-    ("barrier_divergence", Diagnosis(
-        "Some threads of a block do not reach a __syncthreads().",
+    ),
+    (
+        "divergent barrier", "Some threads of a block do not reach a __syncthreads().",
         ("Move it out of the branch: return early only after the last barrier.",),
-    )),
+    ),
+    (
+        "coverage", "Elements are never written: the launch has too few threads, or an index lacks "
+        "blockIdx.",
+        (
+            "Check the grid: (n + threads - 1) / threads blocks, or one a row.",
+            "Check the index: blockIdx.x * blockDim.x + threadIdx.x.",
+        ),
+    ),
+    (
+        "not run", "No element is written: the kernel did not run, or wrote elsewhere.",
+        (
+            "Check the launch: at most 1024 threads a block, a grid of at least one block, and "
+            "shared memory within the limit; a launch that fails is silent.",
+            "Check that forward returns the tensor that the kernel writes.",
+        ),
+    ),
+    (
+        "tail", "The end is left out: a grid, a tile or a vector loop is rounded down.",
+        (
+            "Round the grid up, (n + threads - 1) / threads, also in the last block, and guard "
+            "each access: if (i < n).",
+            "Take every size from the tensors (x.size(0)), none from the task's text.",
+        ),
+    ),
+    (
+        "eps", "An epsilon is missing, or another one than the reference's.",
+        ("Compare each division, root and logarithm with the reference: where is the eps?",),
+    ),
+    (
+        "overflow", "Something overflows on the way.",
+        ("For exp: subtract the maximum first; use the form of the function that stays finite.",),
+    ),
+    (
+        "off by one", "A loop, an index or a mask begins or ends one place too early or too late.",
+        ("Check the first and the last value of each loop, and < against <=.",),
+    ),
+    (
+        "mask", "The last row alone is right: others see what a mask should hide from them.",
+        ("Compare the loop's end, or the mask, with the reference: triu, tril, masked_fill.",),
+    ),
+    (
+        "axis", "It computes along another axis than the reference.",
+        ("Check dim: which index does the loop go through, and which one is the thread's?",),
+    ),
+    (
+        "stride", "An index uses the wrong stride: the values are others' or lie elsewhere.",
+        ("Row r, column c of a tensor with C columns is r * C + c, also where you write.",),
+    ),
+    (
+        "broadcast", "A smaller tensor is read by another index than its own.",
+        ("A row vector is read by the column, a column vector by the row, a bias by its channel.",),
+    ),
+    (
+        "dtype", "A tensor is read or returned as another type than it has.",
+        (
+            "`cuda-rl tasks show TASK` names each input's dtype, and PyTorch's result its own.",
+            "Use data_ptr<T>() with the tensor's own type instead of a cast.",
+        ),
+    ),
+    (
+        "integer division", "A factor is 0: a division of two integers, such as 1 / n, is likely.",
+        ("Write 1.0f / n, and check that each factor of the reference is there.",),
+    ),
+    (
+        "arguments", "Two inputs are swapped.",
+        (
+            "forward gets the inputs in the task's order; compare the launch argument by argument.",
+            "For a difference or a quotient check which comes first.",
+        ),
+    ),
+    (
+        "scale", "A scale is wrong: a factor too many or too few, n - 1 for n, a sum for a mean.",
+        (
+            "Compare each constant and each divisor with the reference: biased or unbiased, a "
+            "root, per row or per batch.",
+            "Look for threads that add the same part twice.",
+        ),
+    ),
+    (
+        "start", "A maximum or a minimum starts at a wrong value.",
+        ("Start a maximum at -INFINITY and a minimum at INFINITY, not at 0.",),
+    ),
+    (
+        "clamp", "It gives a negative value where 0 is expected: a clamp at zero (a ReLU, a mask) "
+        "is likely to be missing.",
+        ("Compare with the reference: is there a max(x, 0) or a mask?",),
+    ),
+    (
+        "edge", "The formula is right for most inputs, so it is an edge (the last elements, ties, "
+        "zeros, large values).",
+        (
+            "Look at the index above: is it in the last row, column, block or tile?",
+            "Try the values that the reference treats apart: 0, -0, ties, very large ones.",
+        ),
+    ),
+    (
+        "precision", "The value is close and not close enough: precision is lost.",
+        (
+            "Accumulate in float32 (double for long sums), whatever the inputs' type is.",
+            "Avoid fast intrinsics such as __expf, and the one-pass variance E[x^2] - E[x]^2.",
+        ),
+    ),
+    (
+        "ties", "It is wrong where values are equal or zero: an epsilon is missing, or ties are "
+        "broken another way.",
+        ("Of equal values take the one that PyTorch takes, the first.",),
+    ),
+    (
+        "bounds", "A thread reads or writes outside of a tensor.",
+        (
+            "Guard each access: if (i < n), also in the last block, and the borders of a window.",
+            "Use 64 bits for an index where n is large.",
+        ),
+    ),
+    (
+        "shared bounds", "A thread reads or writes outside of the block's shared memory.",
+        (
+            "Compare the array's size with the largest index: threads of the block, columns of "
+            "a row, the padding of a tile.",
+            "Give a dynamic array its bytes: name<<<blocks, threads, bytes>>>(...).",
+        ),
+    ),
+    ("layout", "", ("Compare the output's shape and dtype with the task's reference.",)),
+    (
+        "formula", "Most elements are wrong, so it is the formula or the indexing, and no edge "
+        "case.",
+        (
+            "Compute the element named above by hand from the reference.",
+            "Check the order of forward's arguments: the inputs, then the module's parameters and "
+            "buffers, then numbers (`cuda-rl tasks show TASK` shows it).",
+        ),
+    ),
 )  # fmt: skip
-_EDGES: dict[str, tuple[str, str]] = {
-    "ties": (
-        "It is wrong where values are equal or zero: an epsilon under a root or in a divisor is "
-        "missing, or ties are broken another way.",
-        "Compare each division, root and logarithm with the reference: where is the eps?",
-    ),
-    "large": (
-        "It is wrong for large values: something overflows on the way.",
-        "For exp: subtract the maximum first; use the form of the function that stays finite.",
-    ),
-    "negative": (
-        "It is wrong where all values are negative: a maximum or a sum starts at a wrong value.",
-        "Start a maximum at -INFINITY, not at 0 or at a number that seems small.",
-    ),
-    "positive": (
-        "It is wrong where all values are large and positive: a minimum starts at a wrong value, "
-        "or something overflows.",
-        "Start a minimum at INFINITY; subtract the maximum before exp.",
-    ),
-    "spikes": (
-        "It is wrong where few values make the sum: a part of the terms is left out.",
-        "Check the ends of each loop, and that every warp's part is added.",
-    ),
+_SHOWN: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("shared_memory_race|warp_race", ("barrier",)),
+    ("global_memory_race", ("race", "unset memory")),
+    ("uninitialized_read", ("unset memory",)),
+    ("barrier_divergence", ("divergent barrier",)),
+    ("unwritten", ("not run", "coverage")),
+    ("unwritten_rest|unwritten_some", ("coverage", "tail")),
+    ("unwritten_tail", ("tail", "coverage")),
+    ("uninitialized_shared_read", ("unset shared", "barrier")),
+    ("zero_divisor|no_eps|too_small|too_large", ("eps", "scale")),
+    ("overflow", ("overflow", "eps")),
+    ("empty_first|shifted|term_left_out|wrong_at_end", ("off by one", "tail")),
+    ("tile_left_out", ("tail", "off by one")),
+    ("right_at_end", ("mask", "off by one")),
+    ("other_axis", ("axis", "stride")),
+    ("swapped_strides|moved", ("stride", "axis")),
+    ("other_broadcast", ("broadcast", "stride")),
+    ("read_as_other_type", ("dtype",)),
+    ("constant_output|lost_factor", ("integer division", "scale")),
+    ("swapped_inputs|negated", ("arguments",)),
+    ("factor|count_off|scaled_input|slice_scaled", ("scale", "integer division")),
+    ("starts_at_value", ("start", "coverage")),
+)
+"""Rules of findings that a run shows (`cuda/advice/mismatch.py`, the checker's), the strongest
+first, and the causes that they speak for."""
+_EDGES: dict[str, tuple[str, ...]] = {
+    "ties": ("eps", "ties"),
+    "large": ("overflow",),
+    "negative": ("start",),
+    "positive": ("start", "overflow"),
+    "spikes": ("tail",),
 }
 
 
-def _measured(pitfalls: Sequence[Finding]) -> list[Diagnosis]:
+_STORES_MEET = re.compile(r"st\.shared\S* races with thread \S+ of the same warp")
+"""Threads of a warp write one element in one instruction, where no barrier can help."""
+
+
+def _measured(pitfalls: Sequence[Finding]) -> list[Cause]:
     """What the run itself showed, the likeliest first."""
-    seen = {finding.rule for finding in pitfalls if finding.basis == "run"}
-    return [found for rules, found in _MEASURED if seen.intersection(rules.split("|"))]
+    seen = [finding for finding in pitfalls if finding.basis == "run"]
+    rules_seen = {finding.rule for finding in seen}
+    found = [names for rules, names in _SHOWN if rules_seen & set(rules.split("|"))]
+    if any(_STORES_MEET.search(finding.message) for finding in seen):
+        found.insert(0, ("race", "barrier"))
+    return [_CAUSES[name] for names in found for name in names]
 
 
-def _of_edge(reason: str) -> list[Diagnosis]:
+def _of_edge(reason: str) -> list[Cause]:
     found = re.search(r"edge draw '(\w+)'", reason)
-    if found is None or found[1] not in _EDGES:
-        return []
-    why, what = _EDGES[found[1]]
-    return [Diagnosis(why, (what,))]
+    return [_CAUSES[name] for name in _EDGES.get(found[1], ())] if found is not None else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,122 +375,57 @@ class _Wrong:
         return cls(float(found["got"]), float(found["want"]), wrong / total, test)
 
 
-def _not_a_number(wrong: _Wrong, _: Sequence[TestResult]) -> Diagnosis | None:
-    if math.isfinite(wrong.got) or not math.isfinite(wrong.want):
-        return None
-    if wrong.share == 1.0 and math.isnan(wrong.got):
-        return Diagnosis(
-            "No element is written: the kernel did not run, or wrote elsewhere.",
-            (
-                "Check the launch: at most 1024 threads a block, a grid of at least one block, and "
-                "shared memory within the limit; a launch that fails is silent.",
-                "Check that forward returns the tensor that the kernel writes.",
-            ),
-        )
-    return Diagnosis(
-        f"It gives {wrong.got} where a number is expected: an element that is never written (unset "
-        "memory holds NaN here), an overflow, or a division by zero.",
-        (
-            "Check that every element of the output is written, also in the last block.",
-            "For exp: subtract the maximum first. For sqrt and division: keep the epsilon.",
-        ),
-    )
+def _uneven_sizes(wrong: _Wrong, passed: Sequence[TestResult]) -> Cause | None:
+    """Even sizes pass and others fail: something is taken to divide the sizes."""
+    uneven = wrong.test.case in _UNEVEN and any(t.case != wrong.test.case for t in passed)
+    return _CAUSES["tail"] if uneven and _near(wrong, passed) is None else None
 
 
-def _uneven_sizes(wrong: _Wrong, passed: Sequence[TestResult]) -> Diagnosis | None:
-    if wrong.test.case not in _UNEVEN or all(t.case == wrong.test.case for t in passed):
-        return None
-    if _near(wrong, passed) is not None:
-        return None
-    shapes = ", ".join(str(list(s)) for s in wrong.test.shapes)
-    return Diagnosis(
-        f"Even sizes pass and {shapes} fails: the kernel is likely to assume that its block, tile "
-        "or vector width divides the sizes, or to have sizes built in.",
-        (
-            "Round the grid up, (n + threads - 1) / threads, and guard each access: if (i < n).",
-            "Take every size from the tensors (x.size(0)), none from the task's text.",
-        ),
-    )
-
-
-def _near(wrong: _Wrong, _: Sequence[TestResult]) -> Diagnosis | None:
+def _near(wrong: _Wrong, _: Sequence[TestResult]) -> Cause | None:
     """All elements, and each by a little: no element is missing."""
     off = abs(wrong.got / wrong.want - 1.0) if wrong.want else math.inf
-    if wrong.share < _ALL or not _CLOSE <= off < _FAR:
+    return _CAUSES["scale"] if wrong.share >= _ALL and _CLOSE <= off < _FAR else None
+
+
+def _not_finite(wrong: _Wrong, _: Sequence[TestResult]) -> Cause | None:
+    """Memory that nothing was written to holds NaN."""
+    if math.isfinite(wrong.got) or not math.isfinite(wrong.want):
         return None
-    return Diagnosis(
-        f"Almost every element is wrong, this one by {off:.1%}: a constant or a count is off (an "
-        "epsilon, n - 1 for n, a divisor that depends on the size).",
-        (
-            "Compare each constant and each divisor with the reference: biased or unbiased, per "
-            "row or per batch, eps inside or outside of the root.",
-            "If sizes that a block divides pass, look at what the kernel takes for the size.",
-        ),
-    )
+    return _CAUSES["coverage" if math.isnan(wrong.got) else "overflow"]
 
 
-def _unwritten(wrong: _Wrong, _: Sequence[TestResult]) -> Diagnosis | None:
-    if wrong.got != 0.0 or wrong.want == 0.0:
-        return None
-    return Diagnosis(
-        "It gives 0 where another value is expected: elements that are never written, or a sum "
-        "whose parts are lost.",
-        (
-            "Check that the grid covers all elements: rounding down loses the last block.",
-            "In a reduction: check that every warp's part is added, and the identity it starts at.",
-        ),
-    )
+def _clamped(wrong: _Wrong, _: Sequence[TestResult]) -> Cause | None:
+    return _CAUSES["clamp"] if wrong.want == 0.0 and wrong.got < 0.0 else None
 
 
-def _sign(wrong: _Wrong, _: Sequence[TestResult]) -> Diagnosis | None:
-    if wrong.want == 0.0 and wrong.got < 0.0:
-        return Diagnosis(
-            "It gives a negative value where 0 is expected: a clamp at zero (a ReLU, a mask) is "
-            "likely to be missing.",
-            ("Compare with the reference: is there a max(x, 0) or a mask?",),
-        )
-    if wrong.want != 0.0 and math.isclose(wrong.got, -wrong.want, rel_tol=1e-3):
-        return Diagnosis("The sign is turned round.", ("Look for a swapped difference, b - a.",))
-    return None
+def _few(wrong: _Wrong, _: Sequence[TestResult]) -> Cause | None:
+    return _CAUSES["edge"] if wrong.share < 0.05 else None
 
 
-def _factor(wrong: _Wrong, _: Sequence[TestResult]) -> Diagnosis | None:
-    ratio = wrong.got / wrong.want if wrong.want and math.isfinite(wrong.got) else 0.0
-    whole = round(ratio) if ratio >= 1 else round(1 / ratio) if ratio > 0 else 0
-    simple = whole >= 2 and math.isclose(max(ratio, 1 / ratio), whole, rel_tol=1e-3)
-    if not simple:
-        return None
-    how = f"{whole} times" if ratio > 1 else f"1/{whole} of"
-    return Diagnosis(
-        f"The value is {how} what is expected: a scale, a mean taken for a sum, or work "
-        "that is done more than once.",
-        ("Look for a missing or repeated division, and for threads that add the same part.",),
-    )
+def _rounding(wrong: _Wrong, _: Sequence[TestResult]) -> Cause | None:
+    close = wrong.want and abs(wrong.got / wrong.want - 1.0) < 1e-2
+    return _CAUSES["precision"] if close else None
 
 
-def _few(wrong: _Wrong, _: Sequence[TestResult]) -> Diagnosis | None:
-    if wrong.share >= 0.05:
-        return None
-    return Diagnosis(
-        f"Only {wrong.share:.2%} of the elements are wrong: the formula is right for most inputs, "
-        "so it is an edge (the last elements, ties, zeros, large values).",
-        (
-            "Look at the index above: is it in the last row, column, block or tile?",
-            "Try the values that the reference treats apart: 0, -0, ties, very large ones.",
-        ),
-    )
+def _outside(verdict: Verdict) -> Diagnosis:
+    """An illegal access of global memory. The first thread beyond the last element lacks a guard;
+    another one that is outside has a wrong index."""
+    found = _ACCESS.search(verdict.reason)
+    names = ["bounds", "stride"]
+    if found is not None:
+        size, thread, block = (int(found[k]) for k in ("size", "thread", "block"))
+        elements = size // int(found["bytes"])
+        threads = (elements - thread) / block if block else 0.0
+        if found["where"].startswith("past") and threads not in (32, 64, 128, 256, 512, 1024):
+            names.reverse()
+    return _of([_CAUSES[name] for name in names])
 
 
-def _rounding(wrong: _Wrong, _: Sequence[TestResult]) -> Diagnosis | None:
-    if not (wrong.want and abs(wrong.got / wrong.want - 1.0) < 1e-2):
-        return None
-    return Diagnosis(
-        "The value is close and not close enough: precision is lost, not the formula.",
-        (
-            "Accumulate in float32 (double for long sums), whatever the inputs' type is.",
-            "Avoid fast intrinsics such as __expf, and the one-pass variance E[x^2] - E[x]^2.",
-        ),
-    )
+_ACCESS = re.compile(
+    r"of (?P<bytes>\d+) bytes at \S+ by thread \((?P<thread>\d+),\d+,\d+\) of block "
+    r"\((?P<block>\d+),\d+,\d+\).*? bytes (?P<where>past the end of|before) the "
+    r"(?P<size>\d+)-byte allocation"
+)
 
 
 # --- what does not compile ------------------------------------------------------------------------
@@ -427,22 +534,6 @@ _BY_REASON: dict[Status, tuple[tuple[str, Diagnosis], ...]] = {
         )),
     ),
     Status.RUNTIME_ERROR: (
-        (r"illegal shared|shared memory .*(past|beyond|outside)", Diagnosis(
-            "A thread reads or writes outside of the block's shared memory.",
-            (
-                "Compare the array's size with the largest index: threads of the block, columns of "
-                "a row, the padding of a tile.",
-                "Give a dynamic array its bytes: name<<<blocks, threads, bytes>>>(...).",
-            ),
-        )),
-        (r"illegal .*(read|write|load|store|access)|past the end|out of bounds", Diagnosis(
-            "A thread reads or writes outside of a tensor.",
-            (
-                "Guard each access: if (i < n), also in the last block.",
-                "Check that the index uses the strides of this tensor, and 64 bits where n is "
-                "large.",
-            ),
-        )),
         (r"threads|block|grid|configuration|at the launch of", Diagnosis(
             "The launch asks for more than a GPU has.",
             (
@@ -487,10 +578,8 @@ def _fixed(why: str, *tries: str) -> Callable[[Verdict], Diagnosis]:
 _BY_STATUS: dict[Status, Callable[[Verdict], Diagnosis]] = {
     Status.WRONG_OUTPUT: _wrong_output,
     Status.COMPILE_ERROR: _compile_error,
-    Status.NONDETERMINISTIC: _fixed(
-        "Two runs on equal inputs differ: a race, or memory that is read before it is written.",
-        "Put __syncthreads() between writing shared memory and reading what others wrote.",
-        "Let one thread write each element, or use atomicAdd.",
+    Status.NONDETERMINISTIC: lambda verdict: _of(
+        _measured(verdict.pitfalls) or [_CAUSES["barrier"], _CAUSES["race"]]
     ),
     Status.REJECTED: _fixed("", "docs/judge.md lists what a kernel may not do."),
     Status.CHEATING: _fixed(

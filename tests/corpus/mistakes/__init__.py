@@ -1,7 +1,7 @@
 """Kernels with one common mistake each, written before their author had read the diagnosis.
 
-Each `.cu` file is a right kernel of the task of its name. Each line of `mistakes.tsv` edits one of them
-into a wrong kernel and names the mistake.
+Each `.cu` file is a right kernel of the task of its name. Each line of `mistakes.tsv` edits one of
+them into a wrong kernel and names the mistake.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 __global__ void hardsigmoid_kernel(const float* x, float* out, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) out[i] = __saturatef(x[i] * (1.0f / 6) + 0.5f);
+    if (i < n) out[i] = fminf(fmaxf(x[i] + 3.0f, 0.0f), 6.0f) * (1.0f / 6);
 }
 
 torch::Tensor forward(torch::Tensor x) {

@@ -259,6 +259,23 @@ class ReferenceCache:
         self._hold(key, made)
         return made
 
+    def of_other_inputs(
+        self, task: Task, case: TestCase, seed: int, inputs: Sequence[torch.Tensor]
+    ) -> torch.Tensor | None:
+        """The first output in float64, with the parameters of a draw; None where the reference does
+        not take such inputs, or may not run here."""
+        if self._compute is not None or task.source == CALLERS:
+            return None
+        given = tuple(t.to(torch.float64) if t.is_floating_point() else t for t in inputs)
+        weights = weights_seed(self._secret, self._digest(task), case, seed)
+        try:
+            with reference_model(task, case, seed, weights, given) as (model, *_), torch.no_grad():
+                made = model.double()(*given)
+        except UsageError:
+            return None
+        made = made[0] if isinstance(made, (tuple, list)) else made
+        return made.to(torch.float64) if isinstance(made, torch.Tensor) else None
+
     def edges(self, task: Task, case: TestCase) -> tuple[int, ...]:
         """The seeds of the edge draws of a small shape set that decide something."""
         key = (self._digest(task), case.name)

@@ -258,6 +258,19 @@ def compare(
     return _compare_floating(out, expected, find_worst or worst_of)
 
 
+def wrong_elements(out: torch.Tensor, expected: ExpectedOutput) -> torch.Tensor | None:
+    """Which elements of a small output `compare` finds wrong; None where its layout is."""
+    if out.dtype is not expected.native.dtype or out.shape != expected.native.shape:
+        return None
+    reference, native = expected.reference, expected.native
+    if expected.tolerance is None:
+        wrong = (out != reference) & (out != native)
+    else:
+        error = (out.to(torch.float64) - reference).abs()
+        wrong, *_ = _with_special(out, reference, native, error, expected.tolerance)
+    return wrong if expected.decides is None else wrong & expected.decides
+
+
 def _layout_difference(out: torch.Tensor, strides: tuple[int, ...], native: torch.Tensor) -> str:
     if out.dtype is not native.dtype:
         return f"dtype {_name(out.dtype)}, expected {_name(native.dtype)}"

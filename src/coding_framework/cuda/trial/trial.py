@@ -21,11 +21,17 @@ from typing import Protocol
 
 import torch
 
+from coding_framework.cuda.advice.mismatch import WrongOutput, mismatch
 from coding_framework.cuda.expected.drawn_shapes import BEYOND
 from coding_framework.cuda.expected.edge_draws import draw_name, edge_seed
 from coding_framework.cuda.expected.inputs import distinct_bytes
 from coding_framework.cuda.expected.reference import NEAR, Expectation
-from coding_framework.cuda.expected.tolerance import Comparison, ExpectedOutput, compare
+from coding_framework.cuda.expected.tolerance import (
+    Comparison,
+    ExpectedOutput,
+    compare,
+    wrong_elements,
+)
 from coding_framework.cuda.host.case_run import Execution, Output
 from coding_framework.cuda.host.plan_recorder import EXECUTED
 from coding_framework.cuda.plan.difference import host_share, leaked_bytes, steering_excess
@@ -81,6 +87,12 @@ class References(Protocol):
         """The seeds of the edge draws that decide something."""
         ...
 
+    def of_other_inputs(
+        self, task: Task, case: TestCase, seed: int, inputs: Sequence[torch.Tensor]
+    ) -> torch.Tensor | None:
+        """What the reference gives for them, in float64; None where that is not known."""
+        ...
+
 
 class CaseTrial:
     """One shape set, from the first host run to the last comparison."""
@@ -108,6 +120,8 @@ class CaseTrial:
         self._varies = False
         self._last: tuple[LaunchPlan, float] = LaunchPlan((), (), ()), 0.0
         """The last call's plan, and the warp instructions of its launches."""
+        self._failed: tuple[Expectation, Execution] | None = None
+        """The last comparison that failed."""
         self.recorded: RecordedCall | None = None
         """The first call, where its plan may be compared with other processes'."""
 
@@ -397,6 +411,7 @@ class CaseTrial:
             self._cheating(
                 "stale_answer", "replayed on fresh inputs, the kernels gave an earlier answer"
             )
+        self._note_mismatch()
         raise CandidateFault(
             Status.WRONG_OUTPUT,
             f"right when first launched, wrong when launched again on fresh inputs of shape set "
@@ -468,6 +483,8 @@ class CaseTrial:
                 comparisons, detail = self._compare_all(steadier, execution)
         worst = max(comparisons, key=_severity, default=None)
         passed = not detail and all(c.passed for c in comparisons)
+        if not passed:
+            self._failed = expectation, execution
         return TestResult(
             case=self._case.name,
             seed=expectation.seed,
@@ -527,9 +544,32 @@ class CaseTrial:
 
     def _wrong(self, seed: int, detail: str) -> None:
         self._note_faults(seed)
+        self._note_mismatch()
         raise CandidateFault(
             Status.WRONG_OUTPUT, f"shape set {self._case.name!r}, {draw_name(seed)}: {detail}"
         )
+
+    def _note_mismatch(self) -> None:
+        """What the first output that is wrong shows of its cause."""
+        if self._failed is None:
+            return
+        expectation, execution = self._failed
+
+        def recompute(inputs: Sequence[torch.Tensor]) -> torch.Tensor | None:
+            seed = expectation.seed
+            return self._references.of_other_inputs(self._task, self._case, seed, inputs)
+
+        for output, expected in zip(execution.outputs, expectation.outputs, strict=False):
+            if expected.reference.is_cuda:  # a shape set of real size
+                return
+            got = output.tensor.cpu()
+            wrong = wrong_elements(got, expected)
+            if wrong is not None and bool(wrong.any()):
+                names = [spec.name for spec in self._case.inputs]
+                want = expected.reference.to(torch.float64)
+                seen = WrongOutput(got, want, wrong, expectation.inputs, names)
+                self._log.notes += mismatch(seen, recompute)
+                return
 
     def _cheating(self, rule: str, message: str) -> None:
         self._log.cheat(rule, message)

@@ -1,12 +1,14 @@
 #include <torch/extension.h>
 
+__device__ float value(float x) { return x * x * x * 3.0f; }
+
 __global__ void logsumexp(const float* x, float* out, int rows, int cols) {
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
     float most = -INFINITY;
-    for (int c = 0; c < cols; c++) most = fmaxf(most, x[row * cols + c]);
+    for (int c = 0; c < cols; c++) most = fmaxf(most, value(x[row * cols + c]));
     float sum = 0.0f;
-    for (int c = 0; c < cols; c++) sum += expf(x[row * cols + c] - most);
+    for (int c = 0; c < cols; c++) sum += expf(value(x[row * cols + c]) - most);
     out[row] = logf(sum) + most;
 }
 
