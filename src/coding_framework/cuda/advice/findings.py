@@ -7,8 +7,10 @@ match one. What a candidate may do is decided by the boundary (sandbox, device, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import resources
 
 from coding_framework.cuda.advice.source_text import code_only, line_of
 from coding_framework.types import Finding, FindingSeverity
@@ -34,19 +36,6 @@ class Rule:
     """What about the whole code makes the pattern mean nothing."""
 
 
-def _rule(
-    name: str,
-    severity: FindingSeverity,
-    pattern: str,
-    message: str,
-    *,
-    literals: bool = False,
-    unless: Callable[[str], bool] | None = None,
-) -> Rule:
-    bounded = pattern.replace(r"\s*", r"\s{0,40}")
-    return Rule(name, severity, re.compile(bounded, re.MULTILINE), message, literals, unless)
-
-
 _TF32_PART = re.compile(r"([A-Za-z_][\w.\[\]]{0,60})\s{0,4}=\s{0,4}[\w:]{0,40}__float_to_tf32\(")
 
 
@@ -59,235 +48,19 @@ def _keeps_remainders(code: str) -> bool:
     )
 
 
-def _calls(*names: str) -> str:
-    """A call of one of these C functions; not a member, a longer name or a declaration's type."""
-    return rf"(?<![\w.>]){'(?:' + '|'.join(names) + ')'}\s*\("
+def _read() -> Iterator[Rule]:
+    """The rules of `findings.toml`."""
+    text = resources.files(__package__).joinpath("findings.toml").read_text(encoding="utf-8")
+    for row in tomllib.loads(text)["rule"]:
+        calls = "|".join(row.pop("calls", "").split())
+        # a call of a C function: not a member, a longer name or a declaration's type
+        found = [rf"(?<![\w.>])(?:{calls})\s*\("] if calls else []
+        pattern = "|".join([*found, *row.pop("pattern", [])]).replace(r"\s*", r"\s{0,40}")
+        unless = _keeps_remainders if row.pop("unless", "") else None
+        yield Rule(pattern=re.compile(pattern, re.MULTILINE), unless=unless, **row)
 
 
-RULES: tuple[Rule, ...] = (
-    _rule(
-        "process",
-        "high",
-        _calls("system", "popen", "fork", "vfork", "clone", "exec[lv][pe]{0,2}", "posix_spawnp?"),
-        "starts a process",
-    ),
-    _rule(
-        "python_process",
-        "high",
-        r"\b(?:subprocess|multiprocessing)\.\w{1,40}\s*\(|"
-        r"\bos\.\s*(?:system|popen|fork|kill|_exit|abort|exec\w{1,4}|spawn\w{1,5}|posix_spawn)\s*\(",
-        "starts or ends a process from Python",
-    ),
-    _rule(
-        "python_internals",
-        "high",
-        r"\bctypes\b|\bsys\.(?:modules|_getframe|meta_path|settrace)\b|\bgc\.get_\w{1,20}\s*\(|"
-        r"\binspect\.(?:stack|currentframe)\s*\(|\b__import__\s*\(|\bpickle\.loads?\s*\(",
-        "looks into the interpreter that runs it",
-    ),
-    _rule(
-        "patches_torch",
-        "high",
-        r"^[ \t]{0,40}torch(?!\.backends)(?:\.\w{1,40}){1,4}\s*=[^=]|"
-        r"\bsetattr\s*\(\s*(?:torch|nn|F)\b",
-        "replaces a part of torch",
-    ),
-    _rule(
-        "exit",
-        "high",
-        _calls("exit", "_exit", "_Exit", "quick_exit", "abort", "atexit", "on_exit"),
-        "ends the host process, or runs code at its end",
-    ),
-    _rule(
-        "signal",
-        "high",
-        _calls("kill", "raise", "signal", "sigaction", "ptrace", "prctl"),
-        "sends or handles signals, or traces processes",
-    ),
-    _rule(
-        "raw_system_call",
-        "high",
-        r"(?<![\w.>])syscall\s*\(|\bprocess_vm_(?:read|write)v\b",
-        "makes a raw system call",
-    ),
-    _rule(
-        "file_access",
-        "high",
-        _calls("fopen", "open", "openat", "creat", "freopen", "unlink", "remove", "rename", "mkdir")
-        + r"|\bstd::\s*(?:[io]?fstream|filesystem)\b",
-        "reads or writes files",
-    ),
-    _rule(
-        "descriptor_write",
-        "medium",
-        _calls("write", "pwrite", "dup2?", "dprintf", "fdopen", "sendmsg", "writev"),
-        "writes to a file descriptor",
-    ),
-    _rule(
-        "network",
-        "high",
-        _calls("socket", "connect", "bind", "listen", "getaddrinfo", "gethostbyname")
-        + r"|#\s*include\s*<\s*(?:sys/socket|netinet/\w+|arpa/inet|netdb)\.h",
-        "uses the network",
-    ),
-    _rule(
-        "environment",
-        "medium",
-        _calls("getenv", "secure_getenv", "setenv", "putenv", "unsetenv") + r"|\benviron\b",
-        "reads or changes the environment",
-    ),
-    _rule(
-        "dynamic_loading",
-        "high",
-        _calls("dlopen", "dlsym", "dlmopen", "dl_iterate_phdr", "mprotect")
-        + r"|\bcu(?:Module|Library)Load\w*\s*\(|\bnvrtc\w+\s*\(",
-        "loads code at run time or patches memory",
-    ),
-    _rule(
-        "threads",
-        "medium",
-        r"\bstd::\s*(?:thread|async|jthread)\b|(?<![\w.>])pthread_create\s*\(|#\s*pragma\s+omp\b",
-        "starts host threads",
-    ),
-    _rule(
-        "constructor",
-        "high",
-        r"__attribute__\s*\(\(\s*(?:constructor|destructor)|\.init_array\b|\bifunc\b",
-        "runs host code when the library is loaded or unloaded",
-    ),
-    _rule(
-        "embedded_binary",
-        "high",
-        r"\.incbin\b|#\s*embed\b",
-        "includes a file as bytes",
-        literals=True,
-    ),
-    _rule(
-        "inline_assembly",
-        "info",
-        r"\basm\b\s*(?:volatile\b|goto\b|inline\b|__volatile__\b)?\s*\(",
-        "contains inline assembly",
-    ),
-    _rule(
-        "assembly_trap",
-        "medium",
-        r"\basm\b[^;\"]{0,40}\"[^\"\n]{0,200}\b(?:trap|brkpt|exit)\s*;",
-        "ends a thread or the kernel from inline assembly",
-        literals=True,
-    ),
-    _rule(
-        "assembly_system_call",
-        "high",
-        r"\basm\b[^;\"]{0,40}\"[^\"\n]{0,200}\b(?:syscall|sysenter|svc|int\s{1,8}\$?0x80)\b",
-        "makes a system call from inline assembly",
-        literals=True,
-    ),
-    _rule(
-        "device_state",
-        "medium",
-        _calls(
-            "cudaDeviceReset",
-            "cudaSetDevice",
-            "cudaDeviceSetLimit",
-            "cudaSetDeviceFlags",
-            "cudaHostAlloc",
-            "cudaMallocHost",
-            "cudaHostRegister",
-            r"cudaIpc\w{1,40}",
-        ),
-        "changes the device for the whole process, or pins host memory",
-    ),
-    _rule(
-        "system_path",
-        "high",
-        r"\"/(?:proc|etc|dev|sys|root|home|tmp)/",
-        "names a file of the system",
-        literals=True,
-    ),
-    _rule(
-        "suspicious_include",
-        "high",
-        r"#\s*(?:include|embed|include_next)\s*[<\"]\s*(?:/|\.\./|[^>\"\n]{0,80}/(?:proc|dev|etc)/)",
-        "includes a file by an absolute or climbing path",
-    ),
-    _rule(
-        "vendor_library",
-        "high",
-        r"\bcu(?:blas|dnn|fft|sparse|solver|rand)\w*\s*\(|"
-        r"#\s*include\s*[<\"](?:cublas|cudnn|cufft|cusparse|cusolver|curand|cutlass)",
-        "calls a vendor library instead of computing in a kernel of its own",
-    ),
-    _rule(
-        "torch_operator",
-        "high",
-        r"\b(?:torch|at)::\s*(?:matmul|mm|bmm|addmm|conv\w*|linear|softmax|log_softmax|relu|gelu|"
-        r"sigmoid|tanh|layer_norm|batch_norm|group_norm|sum|mean|max|min|argmax|argmin|cumsum|sort|"
-        r"topk|einsum|add|sub|mul|div|exp|log|sqrt|pow|norm|var|std|clamp|where|transpose|cat)\s*\(",
-        "calls a PyTorch operator instead of computing in a kernel of its own",
-    ),
-    _rule(
-        "thrust_or_cub",
-        "low",
-        r"\b(?:thrust|cub)::|#\s*include\s*<\s*(?:thrust|cub)/",
-        "uses a library of ready-made device algorithms",
-    ),
-    _rule(
-        "fallback",
-        "high",
-        r"\bcatch\s*\(\s*(?:\.\.\.|(?:const\s{1,40})?(?:std|c10|torch)::\w+)",
-        "catches exceptions: a failed kernel could be replaced by something else",
-    ),
-    _rule(
-        "read_back",
-        "medium",
-        r"\bcudaMemcpyDeviceToHost\b|\bcudaMemcpyFromSymbol\w*\s*\(|\.\s*item\s*(?:<[^>\n]{0,40}>)?\s*\(|"
-        r"\.\s*cpu\s*\(\s*\)|\bcudaMallocManaged\s*\(|\bcudaHostGetDevicePointer\s*\(",
-        "reads device values on the host",
-    ),
-    _rule(
-        "static_state",
-        "low",
-        r"^[ \t]{1,40}static\s{1,40}(?!inline|constexpr|const\b|__device__|_)[\w:<>*& ]{1,80}[=;]",
-        "keeps host state from one call to the next",
-    ),
-    _rule(
-        "graph_capture",
-        "medium",
-        r"\bcuda(?:StreamBeginCapture|Graph\w+)\s*\(",
-        "captures or replays CUDA graphs",
-    ),
-    _rule(
-        "l2_persistence",
-        "medium",
-        r"\bcudaAccessPropertyPersisting\b|\bcudaLimitPersistingL2CacheSize\b|\bcudaCtxResetPersist",
-        "pins data in the L2 cache between calls",
-    ),
-    _rule(
-        "low_precision",
-        "medium",
-        r"\b(?:__half2?|half2?|__nv_bfloat162?|nv_bfloat16|__float2half\w*|__float2bfloat16\w*)\b",
-        "computes in less than single precision",
-    ),
-    _rule(
-        "low_precision",
-        "medium",
-        r"\bprecision::tf32\b",
-        "computes in less than single precision",
-        unless=_keeps_remainders,
-    ),
-    _rule(
-        "clock",
-        "low",
-        r"\bclock(?:64)?\s*\(\s*\)|\bglobaltimer\b|\bstd::chrono\b|\bgettimeofday\s*\(",
-        "reads a clock: its work may depend on time",
-    ),
-    _rule(
-        "fast_math",
-        "info",
-        r"\b__(?:expf|logf|sinf|cosf|powf|fdividef|tanf|exp10f|log2f)\s*\(",
-        "uses fast approximate intrinsics",
-    ),
-)
+RULES: tuple[Rule, ...] = tuple(_read())
 
 
 def static_findings(source: str) -> tuple[Finding, ...]:
