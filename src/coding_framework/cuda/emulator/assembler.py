@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from coding_framework.cuda.emulator.codegen import operations
 from coding_framework.cuda.emulator.control_flow import (
     EXIT,
     Block,
@@ -40,44 +41,7 @@ MAX_INSTRUCTIONS = 1_000_000
 CALL_STACK_BYTES = 16 << 10
 """Local memory of a thread for functions it calls, recursion included."""
 
-OPERATIONS = [
-    "block",
-    "branch",
-    "branch_if",
-    "branch_table",
-    "return",
-    "exit",
-    "barrier",
-    "arrive",
-    "warp_sync",
-    "guard",
-    "unguard",
-    "param",
-    "frame_load",
-    "frame_store",
-    "call",
-    "load",
-    "store",
-    "shared_load",
-    "shared_store",
-    "local_load",
-    "local_store",
-    "atomic",
-    "async_copy",
-    "async_group",
-    "fence",
-    "shuffle",
-    "vote",
-    "match",
-    "reduce",
-    "special",
-    "local_address",
-    "trap",
-    "matrix",
-    "printf",
-    "rare",
-]
-OP = {name: number for number, name in enumerate(OPERATIONS)}
+OP = {name: number for number, name in enumerate(operations())}
 _RECORD = struct.Struct("<HHIIIIiq")
 
 

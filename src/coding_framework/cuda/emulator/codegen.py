@@ -7,6 +7,7 @@ not minutes.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import resources
 from itertools import product
@@ -111,19 +112,26 @@ def _loop(form: Form) -> str:
     return f"{{{''.join(lines)}{loop}}}"
 
 
-def _read(name: str) -> str:
+def c_source(name: str) -> str:
+    """Text of a source of the interpreter."""
     return resources.files(__package__).joinpath("csrc", name).read_text()
+
+
+def operations() -> list[str]:
+    """The interpreter's own operations, by their numbers."""
+    listed, _, _ = c_source("interpreter.c.in").partition("OP_COUNT")
+    return [name.lower() for name in re.findall(r"\bOP_(\w+)", listed)]
 
 
 def sources() -> dict[str, str]:
     """File name to text of everything gcc gets."""
     names = ("rt.h", "rounding.h", "lane_math.h", "memory.c", "warp_ops.c", "scheduler.c",
              "matrix.c", "output.c", "races.c")  # fmt: skip
-    files = {name: _read(name) for name in names}
+    files = {name: c_source(name) for name in names}
     hot, rare = hot_forms(), rare_forms()
     labels = "\n".join(f"    &&form_{number}," for number in hot.values())
     handlers = "\n".join(f"form_{n}: {_loop(form)} NEXT;" for form, n in hot.items())
-    template = _read("interpreter.c.in")
+    template = c_source("interpreter.c.in")
     files["interpreter.c"] = template.replace("@LABELS@", labels).replace("@HANDLERS@", handlers)
     # these are many and seldom run: half the compile time counts for more than their speed
     head = '#pragma GCC optimize("O1")\n#include "lane_math.h"\n#include "rounding.h"\n'

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from coding_framework.cuda.emulator.codegen import sources
+from coding_framework.cuda.emulator.codegen import c_source, sources
 from coding_framework.cuda.toolchain.native_parts import build_once
 from coding_framework.errors import InfrastructureError
 
@@ -23,91 +25,62 @@ _FLAGS = [
     "-pthread",
     "-w",
 ]
+_C_TYPES: dict[str, Any] = {
+    "u32": ctypes.c_uint32, "u64": ctypes.c_uint64, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
+}  # fmt: skip
+
+
+def _fields(name: str) -> list[tuple[str, Any]]:
+    """The fields of a structure in rt.h."""
+    header = re.sub(r"//[^\n]*|const ", "", c_source("rt.h"))
+    body = re.search(rf"typedef struct {{([^{{}}]*)}} {name};", header)
+    assert body is not None
+    found = []
+    for declaration in filter(str.strip, body[1].split(";")):
+        kind, names = declaration.split(maxsplit=1)
+        for pointer, field, count in re.findall(r"(\*?)(\w+)(?:\[(\d+)\])?", names):
+            c_type = ctypes.c_void_p if pointer else _C_TYPES[kind]
+            found.append((field, c_type * int(count) if count else c_type))
+    return found
 
 
 class Alloc(ctypes.Structure):
     """rt.h: Alloc."""
 
-    _fields_ = (
-        ("lo", ctypes.c_uint64), ("size", ctypes.c_uint64), ("written", ctypes.c_uint32),
-        ("stored", ctypes.c_uint32), ("read_only", ctypes.c_uint32), ("freed", ctypes.c_uint32),
-        ("race", ctypes.c_uint64), ("grain", ctypes.c_uint32), ("watched", ctypes.c_uint32),
-        ("was_read", ctypes.c_uint32), ("unused", ctypes.c_uint32),
-    )  # fmt: skip
+    _fields_ = _fields("Alloc")
 
 
 class MemCount(ctypes.Structure):
     """rt.h: MemCount."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_uint64)
-        for name in ("requests", "sectors", "lanes", "wavefronts", "ideal", "l1_misses", "bytes",
-                     "tags")
-    )  # fmt: skip
+    _fields_ = _fields("MemCount")
 
 
 class Check(ctypes.Structure):
     """rt.h: Check."""
 
-    _fields_ = (
-        ("count", ctypes.c_uint64), ("address", ctypes.c_uint64), ("block", ctypes.c_uint64),
-        ("thread", ctypes.c_uint32), ("other", ctypes.c_uint32),
-        ("other_block", ctypes.c_uint64), ("stamp", ctypes.c_uint64),
-    )  # fmt: skip
+    _fields_ = _fields("Check")
 
 
 class Fault(ctypes.Structure):
     """rt.h: Fault."""
 
-    _fields_ = (
-        ("kind", ctypes.c_uint64), ("block", ctypes.c_uint64), ("address", ctypes.c_uint64),
-        ("size", ctypes.c_uint64), ("pc", ctypes.c_int64), ("thread", ctypes.c_uint64),
-        ("space", ctypes.c_uint64), ("extra", ctypes.c_uint64),
-    )  # fmt: skip
+    _fields_ = _fields("Fault")
 
 
 class Func(ctypes.Structure):
     """rt.h: Func."""
 
-    _fields_ = (
-        ("entry", ctypes.c_uint64), ("frame_bytes", ctypes.c_uint64),
-        ("const_at", ctypes.c_uint64), ("const_bytes", ctypes.c_uint64),
-        ("local_bytes", ctypes.c_uint64), ("consts", ctypes.c_void_p),
-        ("params", ctypes.c_void_p),
-    )  # fmt: skip
+    _fields_ = _fields("Func")
 
 
-def _fields(*names: str, kind: type = ctypes.c_uint64) -> tuple[tuple[str, type], ...]:
-    return tuple((name, kind) for name in names)
+_C_TYPES["Fault"] = Fault
 
 
 class LaunchRecord(ctypes.Structure):
     """rt.h: Launch."""
 
-    _fields_ = (
-        ("code", ctypes.c_void_p), ("funcs", ctypes.c_void_p),
-        *_fields("nfuncs", "entry_func"),
-        ("ntid", ctypes.c_uint64 * 3), ("nctaid", ctypes.c_uint64 * 3),
-        ("params", ctypes.c_void_p),
-        *_fields("nparams", "shared_bytes", "dynamic_shared", "local_bytes", "register_bytes",
-                 "cooperative", "order", "workspace"),
-        *_fields("arena", "shadow", "touched", "allocs", kind=ctypes.c_void_p),
-        *_fields("nallocs", "arena_bytes", "count", "checks", "nblocks_code", "ninstructions",
-                 "l1_sectors"),
-        ("budget", ctypes.c_int64),
-        *_fields("cpu_ns", "threads", "max_resident"),
-        *_fields("block_warps", "block_lanes", "mem", "check", kind=ctypes.c_void_p),
-        ("fault", Fault),
-        *_fields("executed", "branches", "divergent", "dram_read", "dram_write", "barriers",
-                 "longest_warp", "longest_block", "most_loads_warp", "most_loads_block",
-                 "hottest_atomics", "output_bytes"),
-        ("output", ctypes.c_void_p),
-        *_fields("output_size", "first_tick", "race_since"),
-        ("unordered", ctypes.c_void_p),
-        *_fields("nunordered", "tick", "noise", "next_block"),
-        ("races", ctypes.c_void_p),
-        ("stop", ctypes.c_int32),
-    )  # fmt: skip
+    _fields_ = _fields("Launch")
 
 
 def build() -> Path:
