@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from coding_framework.cuda.toolchain.slots import slot
+from coding_framework.cuda.toolchain.slots import slot, try_lock
 from coding_framework.cuda.toolchain.tool_output import output_of
 from coding_framework.errors import DeviceError
 from coding_framework.paths import cache_dir
@@ -175,14 +175,7 @@ class GpuRooms:
 
     def is_wanted(self) -> bool:
         """Whether somebody waits for rooms now."""
-        waiting = _open(self._folder / "rooms_wanted")
-        try:
-            fcntl.flock(waiting, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(waiting)
-        return False
+        return _is_locked(self._folder / "rooms_wanted")
 
     @contextmanager
     def take(self, count: int) -> Iterator[None]:
@@ -218,12 +211,7 @@ class GpuRooms:
         for number in range(self.count):
             if len(found) == at_most:
                 break
-            handle = _open(self._folder / f"room{number}")
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(handle)
-            else:
+            if (handle := try_lock(self._folder / f"room{number}")) is not None:
                 found.append(handle)
         return found
 
@@ -258,16 +246,8 @@ def usable() -> tuple[Gpu, ...]:
 
 def seats_taken(gpu: Gpu) -> int:
     """Device processes on a GPU, of this user and by seats that are locked now."""
-    taken = 0
-    for number in range(_SEATS):
-        handle = _open(_folder(gpu.uuid) / f"seat{number}")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            taken += 1
-        finally:
-            os.close(handle)
-    return taken
+    folder = _folder(gpu.uuid)
+    return sum(_is_locked(folder / f"seat{number}") for number in range(_SEATS))
 
 
 def quarantine(gpu: Gpu, why: str) -> None:
@@ -278,13 +258,9 @@ def quarantine(gpu: Gpu, why: str) -> None:
 def _take_seat(candidates: tuple[Gpu, ...]) -> tuple[Gpu, int]:
     for number in range(_SEATS):
         for gpu in candidates:
-            handle = _open(_folder(gpu.uuid) / f"seat{number}")
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(handle)
-                continue
-            return gpu, handle
+            handle = try_lock(_folder(gpu.uuid) / f"seat{number}")
+            if handle is not None:
+                return gpu, handle
     raise DeviceError(f"{_SEATS} processes use each GPU already: judge fewer kernels at once")
 
 
@@ -304,6 +280,13 @@ def _folder(uuid: str) -> Path:
     folder = cache_dir() / "gpus" / uuid
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _is_locked(path: Path) -> bool:
+    handle = try_lock(path)
+    if handle is not None:
+        os.close(handle)
+    return handle is None
 
 
 def _open(path: Path) -> int:

@@ -6,6 +6,7 @@ What both devices share. A subclass starts its process, and says how it ends one
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import time
 from abc import ABC, abstractmethod
@@ -156,6 +157,13 @@ class RemoteDevice(ABC):
         with contextlib.suppress(OSError, DeviceError):
             return self._end_process()
         return None
+
+
+def our_environment() -> dict[str, str]:
+    """Of a process that runs a module of this package, from wherever that was imported."""
+    root = str(Path(__file__).resolve().parents[3])
+    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _moved(operation: str, arguments: tuple[Any, ...], payload: bytes | memoryview) -> int:

@@ -22,7 +22,7 @@ from typing import Any
 
 from coding_framework.cuda.device import wire
 from coding_framework.cuda.device.device import Asked
-from coding_framework.cuda.device.remote import RemoteDevice
+from coding_framework.cuda.device.remote import RemoteDevice, our_environment
 from coding_framework.cuda.emulator import timing_model
 from coding_framework.cuda.emulator.settings import BlockOrder, EmulatorSettings
 from coding_framework.cuda.plan.launch_plan import ModuleInfo
@@ -95,14 +95,12 @@ class OwnForkServer(ForkServer):
     def __init__(self) -> None:
         super().__init__()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        root = str(Path(__file__).resolve().parents[3])
-        paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "coding_framework.cuda.emulator.fork_server",
                  str(theirs.fileno()), str(os.getpid())],
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                start_new_session=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                start_new_session=True, env=our_environment(),
             )  # fmt: skip
         self.owner = os.getpid()
         self.control = ours

@@ -33,7 +33,7 @@ from coding_framework.cuda.device.gpu_sharing import (
     seats_taken,
     usable,
 )
-from coding_framework.cuda.device.remote import RemoteDevice
+from coding_framework.cuda.device.remote import RemoteDevice, our_environment
 from coding_framework.cuda.expected.inputs import bits_of, tensor_bytes
 from coding_framework.cuda.gpu.exchange import (
     Exchange,
@@ -134,11 +134,8 @@ class _Process:
 
 def environment(uuid: str) -> dict[str, str]:
     """Of a process that sees one GPU only, and loads all device code when it is asked to."""
-    root = str(Path(__file__).resolve().parents[3])
-    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
+        **our_environment(),
         "CUDA_VISIBLE_DEVICES": uuid,
         "CUDA_MODULE_LOADING": "EAGER",
         "CUDA_CACHE_DISABLE": "1",

@@ -23,6 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from coding_framework.cuda.device.gpu_sharing import Gpu, GpuLock
+from coding_framework.cuda.device.remote import our_environment
 from coding_framework.cuda.plan.launch_plan import LaunchPlan, LaunchReport, ModuleInfo
 from coding_framework.cuda.plan.plan_data import ops_as_data
 from coding_framework.paths import cache_dir, write_json_atomic
@@ -279,10 +280,8 @@ def _why_not(said: str) -> str:
 
 
 def _environment(gpu: Gpu) -> dict[str, str]:
-    root = str(Path(__file__).resolve().parents[3])
-    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    chosen = {"PYTHONPATH": os.pathsep.join(paths), "CUDA_VISIBLE_DEVICES": gpu.uuid}
-    return {**os.environ, **chosen, "CUDA_MODULE_LOADING": "EAGER"}
+    chosen = {"CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_MODULE_LOADING": "EAGER"}
+    return {**our_environment(), **chosen}
 
 
 def _run(command: Sequence[str], seconds: float, environment: dict[str, str]) -> str:

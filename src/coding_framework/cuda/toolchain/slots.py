@@ -19,6 +19,17 @@ def available_cores() -> int:
     return max(1, len(os.sched_getaffinity(0)))
 
 
+def try_lock(path: Path) -> int | None:
+    """A handle that holds the lock of a file until it is closed; None where somebody has it."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    return handle
+
+
 @contextmanager
 def slot(folder: Path, count: int) -> Iterator[int]:
     """Hold one of `count` slots; waits as long as it takes. Yields the slot's number."""
@@ -26,11 +37,8 @@ def slot(folder: Path, count: int) -> Iterator[int]:
     pause_s = 0.002
     while True:
         for number in range(count):
-            handle = os.open(folder / f"slot{number}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(handle)
+            handle = try_lock(folder / f"slot{number}")
+            if handle is None:
                 continue
             try:
                 yield number
