@@ -145,12 +145,8 @@ def _perform(
     match request["operation"]:
         case "load":
             result = dataclasses.asdict(machine.load(Path(arguments[0])))
-        case "alloc":
-            result = memory.alloc(arguments[0])
-        case "free":
-            memory.free(arguments[0])
-        case "poison":
-            memory.poison(arguments[0])
+        case "alloc" | "free" | "poison" | "fill" as name:
+            result = getattr(memory, name)(*arguments)
         case "upload":
             memory.upload(arguments[0], payload)
         case "download":
@@ -158,8 +154,6 @@ def _perform(
         case "copy":
             destination, source, nbytes, layout = arguments
             memory.copy(destination, source, nbytes, layout and layout_of(*layout))
-        case "fill":
-            memory.fill(*arguments)
         case "launch":
             launch, checks = launch_of(arguments, payload)
             report = machine.launch(launch, checks=checks)

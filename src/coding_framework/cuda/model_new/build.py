@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from coding_framework.cuda.build.cache import KernelCompilationCache
 from coding_framework.cuda.host.program import ANSWER_NAME
@@ -24,7 +24,7 @@ from coding_framework.cuda.model_new.extensions import (
     cuda_source,
     decode_request,
 )
-from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch, Layout, ModuleInfo
+from coding_framework.cuda.plan.launch_plan import CandidateFault, ModuleInfo
 from coding_framework.cuda.plan.stream_order import Ordering
 from coding_framework.cuda.sandbox import Sandbox
 from coding_framework.types import CompilationResult, Diagnostic, Status
@@ -53,31 +53,10 @@ class SourceCompiler(Protocol):
 class _NoDevice:
     """`RuntimeHandler` while an answer is imported: there is no device to ask anything of."""
 
-    def malloc(self, nbytes: int) -> int:
+    def _refuse(self, *_: Any, **__: Any) -> Any:
         raise CudaCallError
 
-    def free(self, address: int, *, at_once: bool) -> None:
-        raise CudaCallError
-
-    def upload(self, address: int, data: bytes) -> None:
-        raise CudaCallError
-
-    def download(self, address: int, nbytes: int) -> bytes:
-        raise CudaCallError
-
-    def copy(
-        self, destination: int, source: int, nbytes: int, layout: Layout | None = None
-    ) -> None:
-        raise CudaCallError
-
-    def fill(self, address: int, value: int, nbytes: int) -> None:
-        raise CudaCallError
-
-    def launch(self, launch: Launch) -> None:
-        raise CudaCallError
-
-    def synchronize(self) -> None:
-        raise CudaCallError
+    malloc = free = upload = download = copy = fill = launch = synchronize = _refuse
 
     def order(self, what: Ordering, one: int, other: int) -> None:
         pass

@@ -159,38 +159,56 @@ def _require_same(
     answers = is_answer(setting.build)
     further = (ANSWER_CALLS if answers else CALLS) if last else 0
     paper = PaperDevice()
-    recorder = PlanRecorder(paper, limits)
+    again = _Again(module, PlanRecorder(paper, limits), unread)
     largest = max(calls, key=lambda call: sum(nbytes for _, nbytes, _ in call.regions))
     host_ms = None
-    with open_host(setting, module, recorder) as open_session:
+    with open_host(setting, module, again.recorder) as open_session:
         for call in calls:
             host = open_session(call.signature)
-            _record(module, recorder, host, call, unread)
+            again.record(host, call)
             before = host.busy_ms if further and call is largest else None
             for i in range(further):
-                again = call if i < further // 2 else _elsewhere(call, paper)
-                _record(module, recorder, host, again, unread)
+                again.record(host, call if i < further // 2 else _elsewhere(call, paper))
             if before is not None and (after := host.busy_ms) is not None:
                 host_ms = (after - before) / further
-        if last and not answers and _counts(module, recorder, host, calls[0], unread):
+        if last and not answers and again.counts(host, calls[0]):
             for _ in range(MANY):
-                _record(module, recorder, host, calls[0], unread)
+                again.record(host, calls[0])
     return host_ms
 
 
-def _counts(
-    module: ModuleInfo,
-    recorder: PlanRecorder,
-    host: HostProcess,
-    call: RecordedCall,
-    unread: Unread,
-) -> bool:
-    """Whether each of a few more equal calls changes variables of the host code."""
-    seen = []
-    for _ in range(_FEW):
-        _record(module, recorder, host, call, unread)
-        seen.append(host.about.variables)
-    return all(one != other for one, other in pairwise(seen))
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """Calls that are recorded anew, in a process of their own."""
+
+    module: ModuleInfo
+    recorder: PlanRecorder
+    unread: Unread
+
+    def record(self, host: HostProcess, call: RecordedCall) -> None:
+        """Raises CandidateFault where the plan is another one."""
+        recorder = self.recorder
+        recorder.begin()
+        outputs = host.call(call.arguments)
+        plan = LaunchPlan(call.plan.inputs, recorder.operations, outputs)
+        blocks = {**call.blocks, **recorder.blocks}
+        difference = PlanReader(self.module, call.regions, blocks, self.unread).difference(
+            call.plan, plan
+        )
+        if difference is not None and not difference.one_time_setup:
+            raise CandidateFault(
+                Status.NONDETERMINISTIC,
+                f"shape set {call.case!r}: the host code asks for other work in another process or "
+                f"a later call: {difference.message}",
+            )
+
+    def counts(self, host: HostProcess, call: RecordedCall) -> bool:
+        """Whether each of a few more equal calls changes variables of the host code."""
+        seen = []
+        for _ in range(_FEW):
+            self.record(host, call)
+            seen.append(host.about.variables)
+        return all(one != other for one, other in pairwise(seen))
 
 
 def _elsewhere(call: RecordedCall, paper: PaperDevice) -> RecordedCall:
@@ -218,24 +236,3 @@ def _elsewhere(call: RecordedCall, paper: PaperDevice) -> RecordedCall:
     regions = tuple((place(address), nbytes, i) for address, nbytes, i in call.regions)
     arguments = tuple(moved(a) for a in call.arguments)
     return replace(call, plan=plan, arguments=arguments, regions=regions)
-
-
-def _record(
-    module: ModuleInfo,
-    recorder: PlanRecorder,
-    host: HostProcess,
-    call: RecordedCall,
-    unread: Unread,
-) -> None:
-    recorder.begin()
-    outputs = host.call(call.arguments)
-    plan = LaunchPlan(call.plan.inputs, recorder.operations, outputs)
-    reader = PlanReader(module, call.regions, {**call.blocks, **recorder.blocks}, unread)
-    difference = reader.difference(call.plan, plan)
-    if difference is None or difference.one_time_setup:
-        return
-    raise CandidateFault(
-        Status.NONDETERMINISTIC,
-        f"shape set {call.case!r}: the host code asks for other work in another process or a later "
-        f"call: {difference.message}",
-    )
