@@ -193,7 +193,7 @@ def _arguments(name: str) -> list[list[Any]] | None:
     them it is."""
     if name not in ("RNN", "LSTM", "GRU"):
         return layer_arguments(name)
-    _, *arguments = layer_arguments("RNNBase") or ()
+    arguments = (layer_arguments("RNNBase") or [])[1:]
     if name == "RNN":
         arguments.insert(3, ["nonlinearity", "tanh"])
     return arguments
