@@ -38,7 +38,6 @@ from coding_framework.commands import (
     skill,
     solve,
     tasks,
-    token,
     view,
     write,
 )
@@ -71,7 +70,6 @@ COMMANDS = (
     serve,
     serve_policy,
     kernel,
-    token,
     tasks,
     data,
     modelnew,

@@ -17,7 +17,6 @@ from coding_framework.deployment.http import Gate, Listen, server_of
 from coding_framework.deployment.live_traffic import Traffic
 from coding_framework.deployment.serve_config import ServeConfig
 from coding_framework.deployment.server import CallersTasks, ModelServer
-from coding_framework.deployment.tokens import TokenFile
 from coding_framework.registry.keeping import KernelKeeper, TemplatesFn
 from coding_framework.registry.receipts import new_key
 from coding_framework.types import (
@@ -190,8 +189,6 @@ def config_of(url: str, folder: Path, **settings: Any) -> ServeConfig:
         "backends": [{"name": "b", "url": url, "adapters": settings.pop("adapters", "static")}],
         "versions": {"v1": {"model": "m"}},
         "endpoints": {"kernels": {"version": "v1", "candidates": 2, "turns": 1}},
-        "limits": {"requests_per_s": 1e6, "candidates_per_min": 1e9, "concurrent": 1000},
-        "tokens": str(folder / "tokens"),
         "keys": str(folder / "keys"),
     }
     return ServeConfig.model_validate({**given, **settings})
@@ -242,7 +239,7 @@ def model_server(
             keeper = KernelKeeper(folder / "registry", folder / "keys", key, templates)
         server = ModelServer(
             config, judged_by or ScriptedJudge(), "emulator", key,
-            Gate(TokenFile(config.tokens), config.limits), traffic or Traffic(versions),
+            Gate(), traffic or Traffic(versions),
             keeper=keeper, callers=callers,
         )  # fmt: skip
         yield stack.enter_context(app_served(server.app)), server

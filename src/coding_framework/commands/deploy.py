@@ -110,8 +110,7 @@ def _add_readers(actions: Any) -> None:
     p = _action(actions, "verify", _verify, "Find every decision again from the log.")
     p.add_argument("--experiment", metavar="ID", help="one rollout alone (default: all)")
     add_json(p, "print the result as one JSON object")
-    p = _action(actions, "export", _export, "Write every event as a line of JSON.")
-    p.add_argument("--output", type=Path, metavar="FILE", help="default: stdout")
+    _action(actions, "export", _export, "Print every event as a line of JSON.")
 
 
 def _action(actions: Any, name: str, work: Callable[[Namespace], int], text: str) -> Any:
@@ -289,7 +288,7 @@ def _verify(args: Namespace) -> int:
     elif found.difference is None:
         print(
             f"verified: {found.experiments} rollouts, {found.events} events, {found.decisions} "
-            f"decisions found again, {found.audit_rows} rows of the audit"
+            "decisions found again"
         )
     else:
         print(f"different: {found.difference}", file=sys.stderr)
@@ -297,21 +296,8 @@ def _verify(args: Namespace) -> int:
 
 
 def _export(args: Namespace) -> int:
-    from coding_framework.paths import write_atomic
-    from coding_framework.store.databases import StorageError
-
-    if args.output is None:
-        for line in _manager(args).store.export():
-            print(line)
-        return EXIT_OK
-    lines: list[str] = []
-    try:
-        lines.extend(_manager(args).store.export())
-    except StorageError as e:
-        write_atomic(args.output, "".join(f"{line}\n" for line in lines))
-        raise StorageError(f"{len(lines)} events were saved in {args.output}, then: {e}") from e
-    write_atomic(args.output, "".join(f"{line}\n" for line in lines))
-    print(f"{len(lines)} events: {args.output}")
+    for line in _manager(args).store.export():
+        print(line)
     return EXIT_OK
 
 

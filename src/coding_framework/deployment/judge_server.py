@@ -2,38 +2,31 @@
 
     POST /v1/verdicts    {"task": "relu", "code": "..."}, or {"kernels": [{"id", "task", "code"}]}
 
-Guaranteed: at most `queue` kernels of a caller wait or are judged at a time, and who sends more is
-told when to ask again (503); callers have their turns in round robin. A kernel that was taken is
-judged to its end, also where its client goes away, and its verdict is kept in the judge's folder,
-so that whoever asks again gets that verdict; a worker that dies costs one repetition. A task is
-asked for by name, unless the caller's token has the scope `tasks:trusted`: a task of one's own
-holds Python that the judge runs.
+Guaranteed: at most `queue` kernels wait or are judged at a time, and who sends more is told when to
+ask again (503). A kernel that was taken is judged to its end, also where its client goes away, and
+its verdict is kept in the judge's folder, so that whoever asks again gets that verdict; a worker
+that dies costs one repetition. A task is asked for by name, unless the server trusts its callers: a
+task of one's own holds Python that the judge runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Coroutine, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
-from prometheus_client import Counter as Counted
-from prometheus_client import Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 from pydantic import ValidationError
 
-from coding_framework.cuda.build.diagnostics import too_long
 from coding_framework.data.registry import find_task
-from coding_framework.deployment.fair_queue import AHEAD, FairQueue
 from coding_framework.deployment.http import (
     SECONDS,
     ApiError,
-    Caller,
     Gate,
     HttpMetrics,
     as_json,
@@ -72,17 +65,18 @@ class Asked:
 class JudgeServer:
     """The application: `app` for uvicorn."""
 
-    def __init__(self, judge: JudgeFn, gate: Gate, *, queue: int, workers: int = 1) -> None:
-        """queue: kernels of one caller that wait or are judged at a time. workers: of the judge."""
-        self._judge, self._gate, self._queue = judge, gate, queue
-        self._turns = FairQueue(AHEAD * workers)
-        self._taken: Counter[str] = Counter()
+    def __init__(
+        self, judge: JudgeFn, gate: Gate, *, queue: int, trust_tasks: bool = False
+    ) -> None:
+        """queue: kernels that wait or are judged at a time. trust_tasks: run the references of
+        tasks that callers bring."""
+        self._judge, self._queue, self._trust_tasks = judge, queue, trust_tasks
         self._jobs: set[asyncio.Task[Verdict]] = set()
         metrics = HttpMetrics()
-        self._verdicts = Counted(
+        self._verdicts = Counter(
             "cuda_rl_verdicts", "Verdicts, by status.", ("status",), registry=metrics.registry
         )
-        self._faults = Counted(
+        self._faults = Counter(
             "cuda_rl_judge_faults", "Kernels without a verdict, by our fault.",
             registry=metrics.registry,
         )  # fmt: skip
@@ -93,60 +87,52 @@ class JudgeServer:
         waiting = Gauge(
             "cuda_rl_judge_queue", "Kernels that wait or are judged.", registry=metrics.registry
         )
-        waiting.set_function(self._taken.total)
+        waiting.set_function(lambda: len(self._jobs))
         self.app: FastAPI = make_app("judge", gate, metrics)
         self.app.add_api_route("/v1/verdicts", self._answer, methods=["POST"])
 
     async def _answer(self, request: Request) -> Response:
-        caller = self._gate.caller(request, "verify")
-        with self._gate.running(caller):
-            body = await read_object(request, self._gate.limits)
-            many = "kernels" in body
-            asked = await asyncio.to_thread(_read_all, body, caller)
-            self._gate.charge(caller, len(asked))
-            self._require_room(caller.id, len(asked))
-            jobs = [self._start(caller.id, self._one(caller.id, each)) for each in asked]
-            done = await asyncio.gather(*map(asyncio.shield, jobs), return_exceptions=True)
+        body = await read_object(request)
+        many = "kernels" in body
+        asked = await asyncio.to_thread(_read_all, body, self._trust_tasks)
+        self._require_room(len(asked))
+        jobs = [self._start(self._one(each)) for each in asked]
+        done = await asyncio.gather(*map(asyncio.shield, jobs), return_exceptions=True)
         if not many:
             return as_json(_verdict_of(done[0]))
         results = [_result(each.id, found) for each, found in zip(asked, done, strict=True)]
         return as_json({"results": results})
 
-    def _require_room(self, caller: str, kernels: int) -> None:
+    def _require_room(self, kernels: int) -> None:
         """Raises ApiError 413 where the queue can never hold them, 503 where it cannot now."""
         if kernels > self._queue:
             raise ApiError(
                 413, "too_many", f"this server takes {self._queue} kernels at a time: send fewer"
             )
-        if self._taken[caller] + kernels > self._queue:
+        if len(self._jobs) + kernels > self._queue:
             raise ApiError(
                 503,
                 "busy",
-                f"{self._taken[caller]} of {self._queue} places are taken: wait and ask again",
+                f"{len(self._jobs)} of {self._queue} places are taken: wait and ask again",
                 retry_after_s=RETRY_S,
             )
 
-    def _start(self, caller: str, work: Coroutine[Any, Any, Verdict]) -> asyncio.Task[Verdict]:
+    def _start(self, work: Coroutine[Any, Any, Verdict]) -> asyncio.Task[Verdict]:
         """A job that its client's going does not end."""
-        self._taken[caller] += 1
         job = asyncio.create_task(work)
         self._jobs.add(job)
-        job.add_done_callback(partial(self._ended, caller))
+        job.add_done_callback(self._ended)
         return job
 
-    def _ended(self, caller: str, job: asyncio.Task[Verdict]) -> None:
-        self._taken[caller] -= 1
-        self._taken = +self._taken
+    def _ended(self, job: asyncio.Task[Verdict]) -> None:
         self._jobs.discard(job)
         if not job.cancelled():
             job.exception()  # seen, also where no client is left
 
-    async def _one(self, caller: str, asked: Asked) -> Verdict:
+    async def _one(self, asked: Asked) -> Verdict:
         started = time.monotonic()
         try:
-            at_once = too_long(asked.code) is not None  # nothing is compiled
-            async with nullcontext() if at_once else self._turns.turn(caller):
-                verdict = await self._judge(asked.task, asked.code)
+            verdict = await self._judge(asked.task, asked.code)
         except Exception:
             self._faults.inc()
             raise
@@ -158,20 +144,20 @@ class JudgeServer:
 # --- what is asked --------------------------------------------------------------------------------
 
 
-def _read_all(body: Mapping[str, Any], caller: Caller) -> list[Asked]:
+def _read_all(body: Mapping[str, Any], trust_tasks: bool) -> list[Asked]:
     """Raises ApiError and UsageError, before anything is judged."""
     kernels = body.get("kernels", [body])
     if not isinstance(kernels, list) or not kernels:
         raise ApiError(400, "wrong_use", '"kernels" must be a list with at least one kernel')
     if len(kernels) > MOST_KERNELS:
         raise ApiError(413, "too_many", f"a request holds at most {MOST_KERNELS} kernels")
-    asked = [_read(number, each, caller) for number, each in enumerate(kernels)]
+    asked = [_read(number, each, trust_tasks) for number, each in enumerate(kernels)]
     if len({each.id for each in asked}) < len(asked):
         raise ApiError(400, "wrong_use", 'two kernels have the same "id": make them unique')
     return asked
 
 
-def _read(number: int, given: Any, caller: Caller) -> Asked:
+def _read(number: int, given: Any, trust_tasks: bool) -> Asked:
     fields = given if isinstance(given, dict) else {}
     name, code = fields.get("id", str(number)), fields.get("code")
     if not {"task", "code"} <= set(fields) <= KEYS or not isinstance(code, str | None):
@@ -180,10 +166,10 @@ def _read(number: int, given: Any, caller: Caller) -> Asked:
         )
     if code is None or not isinstance(name, str):
         raise ApiError(400, "wrong_use", f'kernel {number}: "code" and "id" must be texts')
-    return Asked(name, _task(fields["task"], caller), code)
+    return Asked(name, _task(fields["task"], trust_tasks), code)
 
 
-def _task(given: Any, caller: Caller) -> Task:
+def _task(given: Any, trust_tasks: bool) -> Task:
     """Raises ApiError and UsageError."""
     if isinstance(given, str):
         if "/" in given or given.endswith(FILES):
@@ -195,12 +181,12 @@ def _task(given: Any, caller: Caller) -> Task:
         return _task_of_name(given)
     if not isinstance(given, dict):
         raise ApiError(400, "wrong_use", '"task" must be a name, or an object with its fields')
-    if "tasks:trusted" not in caller.scopes:
+    if not trust_tasks:
         raise ApiError(
             403,
-            "missing_scope",
-            "a task of your own runs Python in the judge: this needs a token with the scope "
-            "tasks:trusted; a name needs none",
+            "task_not_trusted",
+            "a task of your own runs Python in the judge: name a task, or ask for a server that "
+            "was started with --trust-tasks",
         )
     try:
         return Task.model_validate(given)
