@@ -51,7 +51,7 @@ GeneratorTarget = Literal["naive", "best"]
 faster."""
 PromptVersion = Literal["v1", "v2", "v3", "v4"]
 """v1: short, for models that are trained here; v2: explains the form of an answer, for others; v3:
-short, with the contract made from the reference; v4: v3, with the shapes that each line makes."""
+short, with the contract made from the reference. v4, of models of before, asks as v3."""
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 """Where a model runs. auto: on a GPU where there is one."""
 DTypeName = Literal["auto", "bfloat16", "float32"]

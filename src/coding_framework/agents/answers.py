@@ -10,7 +10,6 @@ from coding_framework.agents.prompts import (
     PROMPT_VERSION,
     PromptBudget,
     build_messages,
-    shown_turn,
 )
 from coding_framework.types import (
     AgentAnswer,
@@ -65,7 +64,6 @@ class RoleAgent:
         sampling = self.sampling
         if sample and sampling.seed is not None:
             sampling = sampling.model_copy(update={"seed": sampling.seed + SAMPLE_STRIDE * sample})
-        shown = shown_turn(state) if self.role is Role.OPTIMIZER else None
         there = {turn.code for turn in state.turns if turn.code is not None}
         redraws = self.redraws if there and sampling.temperature > 0 else 0
         spent = 0
@@ -73,7 +71,7 @@ class RoleAgent:
             if redraw:
                 sampling = self._again(sampling)
             generation = await self.policy.generate(messages, sampling)
-            extraction = extract_kernel(generation.text, shown.code if shown is not None else None)
+            extraction = extract_kernel(generation.text)
             cut = generation.finish_reason == "length"  # and so would the next one be
             if cut or extraction.code not in there or redraw == redraws:
                 break

@@ -1,11 +1,10 @@
 """The kernel in a model's answer. Never raises, whatever the text, in time linear in its length.
 
 Order of preference: fenced blocks that hold device or host code, the last of them that makes a
-module (a model that corrects itself does so later in its answer); a diff against the kernel that
-the prompt showed; a fence that was never closed; the code of a tool call; an answer that is source
-without any fence. Source is CUDA, or Python that defines `ModelNew` (a KernelBench answer). It is
-taken byte for byte, without what its block is indented or quoted by. What was done is said in the
-note.
+module (a model that corrects itself does so later in its answer); a fence that was never closed;
+the code of a tool call; an answer that is source without any fence. Source is CUDA, or Python that
+defines `ModelNew` (a KernelBench answer). It is taken byte for byte, without what its block is
+indented or quoted by. What was done is said in the note.
 """
 
 from __future__ import annotations
@@ -14,14 +13,12 @@ import json
 import re
 from dataclasses import dataclass, field
 
-from coding_framework.agents.diffs import apply_diff, looks_like_diff
 from coding_framework.types import Extraction, defines_model_new
 
 MAX_CODE_CHARS = 200_000
 """Longer code is no kernel: it is refused, not cut."""
 
 _CODE_TAGS = frozenset({"", "cuda", "cu", "cpp", "c++", "c", "cc", "cxx", "cuda-cpp", "cuda_cpp"})
-_DIFF_TAGS = frozenset({"diff", "patch"})
 _PYTHON = re.compile(r"^(?:import|from|def)[ \t]", re.MULTILINE)
 _SOURCE_MARKS = ("__global__", "#include", "PYBIND11_MODULE", "torch::Tensor")
 _MODULE = re.compile(r"\b(?:PYBIND11_MODULE|TORCH_LIBRARY\w*)\s*\(")
@@ -98,18 +95,12 @@ class _Block:
         self.closed = closed or lines is not None
 
 
-def extract_kernel(answer: str, previous: str | None = None) -> Extraction:
-    """The kernel of an answer, or None, and in a sentence what was found.
-
-    previous: the kernel that a diff in the answer changes, which is the one its prompt showed.
-    """
+def extract_kernel(answer: str) -> Extraction:
+    """The kernel of an answer, or None, and in a sentence what was found."""
     blocks = _blocks(answer)
-    diffs = [b for b in blocks if _is_diff(b)]
-    usable = [b for b in blocks if b.is_usable and b not in diffs]
+    usable = [b for b in blocks if b.is_usable]
     best = max((b.whole for b in usable), default=0)
     whole = [b for b in usable if best and b.whole == best]
-    if diffs and not whole:
-        return _patched(previous, diffs[-1])
     if not usable:
         return _without_block(answer, blocks)
     chosen = (whole or [b for b in usable if b.is_source] or usable)[-1]
@@ -119,19 +110,6 @@ def extract_kernel(answer: str, previous: str | None = None) -> Extraction:
     if not chosen.closed:
         note += "; its fence was never closed"
     return _checked(chosen.code, note)
-
-
-def _is_diff(block: _Block) -> bool:
-    return block.tag in _DIFF_TAGS or (block.tag in _CODE_TAGS and looks_like_diff(block.code))
-
-
-def _patched(previous: str | None, diff: _Block) -> Extraction:
-    if previous is None:
-        return Extraction(code=None, note="a diff, and no earlier kernel to change")
-    patched = apply_diff(previous, diff.code)
-    if patched.code is None:
-        return Extraction(code=None, note=patched.note)
-    return _checked(patched.code, f"{patched.note}, applied to the kernel shown")
 
 
 def _without_block(answer: str, blocks: list[_Block]) -> Extraction:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 import sys
@@ -68,14 +67,8 @@ def add_registry_actions(actions: Any, keys: Path) -> None:
     )
     _add_named(p)
     _add_reason(p, "quarantined by hand")
-    p = add_command(actions, "export", _export, "Write kernels to a tar file.")
-    p.add_argument("output", metavar="FILE", type=Path, help="the tar file to write")
-    p.add_argument(
-        "names", nargs="*", default=[], metavar="KERNEL", help="ids or ops (default: all)"
-    )
-    _add_place(p)
-    p = add_command(actions, "import", _import, "Add the kernels of a tar file of `export`.")
-    p.add_argument("archive", metavar="FILE", type=Path, help="the tar file to read")
+    p = add_command(actions, "import", _import, "Add the kernels of another registry.")
+    p.add_argument("folder", metavar="DIR", type=Path, help="the other registry's folder")
     _add_place(p)
     p = add_command(
         actions, "publish", _publish, "Write a kernel as a folder that Hugging Face kernels loads."
@@ -424,23 +417,19 @@ def _moved(
     return EXIT_OK
 
 
-def _export(args: Namespace) -> int:
-    from coding_framework.registry.archive import export_kernels
-
-    with _open(args, read_only=True) as registry:
-        count = export_kernels(registry, _chosen(registry, args.names), args.output)
-    digest = hashlib.sha256(args.output.read_bytes()).hexdigest()
-    print(f"{count} kernels in {args.output}, sha256 {digest}")
-    return EXIT_OK
-
-
 def _import(args: Namespace) -> int:
-    from coding_framework.registry.archive import import_kernels
+    from coding_framework.registry.kernels import KernelRegistry
 
-    with _open(args) as registry:
-        count, left_out = import_kernels(registry, args.archive)
+    left_out: list[str] = []
+    with (
+        _open(args) as registry,
+        KernelRegistry(
+            args.folder, keys=registry.keys, read_only=True, tell=left_out.append
+        ) as other,
+    ):
+        count = registry.add_from(other)
     for sentence in left_out:
-        print(sentence, file=sys.stderr)
+        print(f"left out: {sentence}", file=sys.stderr)
     print(f"{count} kernels added to {args.registry} as verified, {len(left_out)} left out")
     return EXIT_HIT if left_out else EXIT_OK
 

@@ -76,11 +76,11 @@ class SolveOptions(Config):
     temperature: float = Field(default=0.7, ge=0.0)
     """Temperature of sampling; 0 takes the likeliest token each time."""
     max_new_tokens: int | None = Field(default=None, ge=1)
-    """Most tokens of an answer. Default: what the model's card names, else 2048 with prompts v3
-    or v4, and 1024 with older ones."""
+    """Most tokens of an answer. Default: what the model's card names, else 2048 with prompts
+    v3, and 1024 with older ones."""
     prompts: PromptVersion | None = None
     """Version of the prompts. v1 is short, for models that were trained here; v3 also says what a
-    kernel is handed, and v4 the shapes that each line makes; v2 explains the form of an answer, for
+    kernel is handed; v2 explains the form of an answer, for
     all others. Default: the one that the model's card names, else v2."""
     tester: Literal["off", "rules", "model"] = "rules"
     """Who looks for inputs that break a kernel: nobody, fixed rules, or the model."""

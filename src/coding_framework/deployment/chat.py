@@ -17,7 +17,6 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coding_framework.agents.prompts.contract import Contract, tell_contract
-from coding_framework.agents.prompts.line_shapes import checked
 from coding_framework.data.registry import named_task
 from coding_framework.deployment.http import ApiError, parsed
 from coding_framework.deployment.serve_config import MAX_BUDGET_S, MAX_CANDIDATES, MAX_TURNS
@@ -229,8 +228,7 @@ async def _in_sandbox(asked: dict[str, Any], references: ReferencePool) -> TaskO
     except (UsageError, ValidationError, KeyError, TypeError) as e:
         raise ApiError(400, "bad_reference", one_line(str(e), 300)) from e
     _require_modest(task)
-    shapes = checked(task.reference, contract.get("shapes"))
-    tell_contract(task, Contract(**texts, numbers=bool(contract.get("numbers")), shapes=shapes))
+    tell_contract(task, Contract(**texts, numbers=bool(contract.get("numbers"))))
     return TaskOfRequest(task, from_caller=True)
 
 

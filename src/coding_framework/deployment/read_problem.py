@@ -27,7 +27,7 @@ def read(asked: dict[str, Any]) -> dict[str, Any]:
             task = Task.model_validate(asked["task"])
         require_function(task)
         without_test_code(task.reference)
-        contract = asdict(built_contract(task, shapes=True))
+        contract = asdict(built_contract(task))
         return {"task": task.model_dump(mode="json"), "contract": contract}
     except CodingFrameworkError as e:
         return {"error": str(e)}

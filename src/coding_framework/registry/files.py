@@ -84,12 +84,12 @@ class Files:
                 data = opened.read(MAX_FILE_BYTES + 1)
         except OSError as e:
             raise DamagedError(
-                f"{path} cannot be read ({e.strerror}): add the kernel again, or import a backup"
+                f"{path} cannot be read ({e.strerror}): add the kernel again, or put a backup back"
             ) from e
         if hashlib.sha256(data).hexdigest() != file.sha256:
             raise DamagedError(
                 f"{path} is damaged: its bytes are not those of its name; delete it, then add the "
-                "kernel again or import a backup"
+                "kernel again or put a backup back"
             )
         return data
 

@@ -237,6 +237,21 @@ class KernelRegistry:
             self._database.move(self._entry(kernel), "verified", "judged again")
         return self._one(receipt.kernel, receipt.task)
 
+    def add_from(self, other: KernelRegistry) -> int:
+        """Add what another registry holds by the keys that are trusted here, which it must have
+        been opened with; it tells what it leaves out. Gives the number of kernels. Statuses are
+        decisions of the place where they were taken: all come as `verified`."""
+        kernels = other.snapshot()
+        for kernel in kernels:
+            code, task = other.source(kernel), other.task(kernel)
+            for receipt, signed in zip(kernel.receipts, other.signed(kernel), strict=True):
+                wanted = {shape.template for shape in receipt.shapes}
+                templates = tuple(t for t in kernel.templates if f"sha256:{t.sha256}" in wanted)
+                parts = {part.sha256: other.code(part) for t in templates for part in t.code}
+                made = MadeTemplates(templates=templates, refusals=kernel.refusals, code=parts)
+                self.add(code, task, signed, made)
+        return len(kernels)
+
     def trust(self, public_key: Path) -> None:
         """Keep a public key beside the kernels, unless another of its name is there."""
         path = self.folder / "keys" / public_key.name
@@ -382,7 +397,7 @@ class KernelRegistry:
         return self.folder / StoredFile("tasks", sha256, "json").path
 
     def _write_task(self, task: Task) -> None:
-        """Unless it is there: what else is said of a task, by an archive, replaces nothing."""
+        """Unless it is there: what another registry says of a task replaces nothing."""
         path = self._task_path(task_id(task).removeprefix("sha256:"))
         with contextlib.suppress(OSError, ValidationError):
             if task_id(Task.model_validate_json(path.read_bytes())) == task_id(task):

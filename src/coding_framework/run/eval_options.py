@@ -47,8 +47,8 @@ class EvalOptions(Config):
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     """Share of the probability that is sampled from."""
     max_new_tokens: int | None = Field(default=None, ge=1)
-    """Most tokens of an answer. Default: what the model's card names, else 2048 with prompts v3
-    or v4, and 1024 with older ones."""
+    """Most tokens of an answer. Default: what the model's card names, else 2048 with prompts
+    v3, and 1024 with older ones."""
     max_prompt_tokens: int | None = Field(default=None, ge=32)
     """Most tokens of a prompt; a longer one is trimmed by rule. Default: 2048, and with several
     turns as many more as an answer may have, whose kernel the next prompt shows."""

@@ -73,8 +73,7 @@ class MultiTurnRLConfig(Config):
     """per_role: the phase that a run is; None: all of them, one after the other."""
     prompts: PromptVersion = PROMPT_VERSION
     """Version of the prompts. v1 is short, for a policy that SFT taught the form of an answer; v2
-    explains the form with an example, for one without SFT; v3 says what a kernel is handed,
-    v4 also the shapes that each line makes.
+    explains the form with an example, for one without SFT; v3 says what a kernel is handed.
     Default: the one that the card of the model's folder names, else v1."""
     max_turns: int = Field(default=5, ge=1, le=16)
     """Most turns of a conversation."""

@@ -87,8 +87,7 @@ class SFTConfig(Config):
     """Share of the steps over which the learning rate grows from 0."""
     prompts: PromptVersion = TAUGHT_PROMPTS
     """Version of the prompts that are learnt. v3 says what a kernel is handed, and is longer than
-    v1 (by 95 tokens at the median); v4 adds the shapes that each line of the reference makes (110
-    tokens for a module of ten lines): see `max_length`."""
+    v1 (by 95 tokens at the median)."""
     max_length: int = Field(default=2048, ge=64)
     """Most tokens of prompt and answer together; longer examples are left out and counted."""
     packing: bool = True

@@ -23,6 +23,8 @@ from support.made_conversations import make_state, make_task, make_turn, make_ve
 
 pytestmark = pytest.mark.unit
 
+BEST = "best kernel" + " of many lines" * 5
+
 COUNTERS = {
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": 3200.0,
     "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": 100.0,
@@ -44,7 +46,7 @@ def slow_verdict() -> Verdict:
 
 
 def ended() -> CUDAConversationState:
-    best = make_turn(1, slow_verdict(), "best kernel").model_copy(update={"probes": (FOUND,)})
+    best = make_turn(1, slow_verdict(), BEST).model_copy(update={"probes": (FOUND,)})
     return make_state(
         make_turn(0, make_verdict(Status.WRONG_OUTPUT), "first"),
         best,
@@ -82,7 +84,6 @@ def test_the_optimizer_is_told_time_counters_what_helps_findings_and_history():
     assert "A later attempt failed. It took too long: 30 s" in said
     assert "2. correct, 1.50x (shared memory)" in said
     assert "1. wrong output" in said
-    assert "```diff" in said
 
 
 def test_over_budget_history_goes_first_then_findings_then_the_later_failure_then_the_code():
@@ -125,5 +126,5 @@ def test_a_note_of_the_turn_loop_reaches_the_next_agent_in_both_versions():
 def test_a_diff_changes_the_kernel_that_the_prompt_shows():
     shown = shown_turn(ended())
     assert shown is not None
-    assert shown.code == "best kernel"
+    assert shown.code == BEST
     assert shown.code in prompt(ended())

@@ -5,10 +5,9 @@ best correct one, else the last. It is built from a conversation's state in trai
 serving, and from a `TrainingExample` for SFT, by the same code, so SFT sees exactly what RL sees.
 
 v1 is short, for the small models that are trained here. v2 is for larger ones as they come: the
-contract with an example, facts of the device, all counters, a bounded history, diffs as answers.
-v3 is short as well, and says what a kernel is handed: the contract made from the reference
-(`contract`), the real shapes, the device. v4 is v3 with the shapes that each line of the reference
-makes behind the line (`line_shapes`).
+contract with an example, facts of the device, all counters, a bounded history. v3 is short as well,
+and says what a kernel is handed: the contract made from the reference (`contract`), the real
+shapes, the device.
 
 Guaranteed: nothing is cut silently. Over budget, the history goes first, oldest attempts ahead,
 then the tester's findings, the note on a later failure, and last the old kernel (the prompt says
@@ -35,7 +34,6 @@ from coding_framework.agents.feedback import (
     outcome,
 )
 from coding_framework.agents.prompts.contract import contract_of, without_test_code
-from coding_framework.agents.prompts.line_shapes import annotated
 from coding_framework.errors import UsageError
 from coding_framework.task_shapes import free_sizes
 from coding_framework.types import (
@@ -219,11 +217,8 @@ class _Page:
         """The rendered template, below the system's message."""
         reference = _IMPORTS.sub("", self.task.reference).strip()
         if self.version in ("v3", "v4"):
-            contract = contract_of(self.task, shapes=self.version == "v4")
-            shapes = contract.shapes if self.version == "v4" else ()  # a caller's has them anyway
-            whole = annotated(self.task.reference, shapes)
-            reference = _IMPORTS.sub("", without_test_code(whole)).strip()
-            values |= {"contract": contract, "shapes": bool(shapes)}
+            reference = _IMPORTS.sub("", without_test_code(self.task.reference)).strip()
+            values |= {"contract": contract_of(self.task)}
         values = {k: _tame(v) if isinstance(v, str) else v for k, v in values.items()}
         shown = values.get("previous", values.get("code"))
         fence = _fence(reference, shown if isinstance(shown, str) else "")

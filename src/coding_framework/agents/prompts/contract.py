@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from coding_framework.agents.prompts.line_shapes import LineShapes, line_shapes, lines_of
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.types import CALLERS, InitArg, Task, TestCase
 
@@ -28,7 +27,7 @@ _C_TYPES: dict[type, str] = {bool: "bool", int: "int", float: "float"}
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What a prompt says of the call. Maker: `contract_of`. Consumer: v3's and v4's templates."""
+    """What a prompt says of the call. Maker: `contract_of`. Consumer: v3's templates."""
 
     signature: str
     """`forward(Tensor x[16, 64, 56, 56], Tensor conv_weight[128, 64, 3, 3], float eps)`."""
@@ -39,8 +38,6 @@ class Contract:
     """`axes 0, 2, 3 of x; in_channels`: what has not; "" where nothing."""
     numbers: bool
     """Whether the signature ends with numbers."""
-    shapes: LineShapes = ()
-    """What each line of the reference makes of these inputs, where v4 asked for it."""
 
 
 def shapes_told(contract: Contract) -> dict[str, tuple[int, ...]]:
@@ -60,23 +57,22 @@ def tell_contract(task: Task, contract: Contract) -> None:
         _TOLD.popitem(last=False)
 
 
-def contract_of(task: Task, *, shapes: bool = False) -> Contract:
-    """The task's contract. shapes: with those of the lines, for which `forward` runs. Raises
-    UsageError where its reference cannot be built, InfrastructureError where a caller brought it
-    and nobody has told its contract."""
+def contract_of(task: Task) -> Contract:
+    """The task's contract. Raises UsageError where its reference cannot be built,
+    InfrastructureError where a caller brought it and nobody has told its contract."""
     if task.source != CALLERS:
-        return built_contract(task, shapes=shapes)
+        return built_contract(task)
     if task not in _TOLD:
         raise InfrastructureError(f"nobody has told the contract of task {task.name!r}: ask again")
     return _TOLD[task]
 
 
 @lru_cache(maxsize=512)
-def built_contract(task: Task, *, shapes: bool) -> Contract:
+def built_contract(task: Task) -> Contract:
     """The contract, for which the task's reference runs here. Raises UsageError."""
     case = task.gpu_cases[0] if task.gpu_cases else _shown(task)
     try:
-        built = _built(task, case, shapes)
+        built = _built(task, case)
     except Exception as e:  # whatever a user's own source raises
         raise UsageError(
             f"the reference of task {task.name!r} cannot be built ({type(e).__name__}: {e}): "
@@ -97,7 +93,6 @@ def built_contract(task: Task, *, shapes: bool) -> Contract:
         constants=", ".join(f"{name} = {value!r}" for name, value in fixed.items()),
         varies="; ".join((*_changing_axes(task, built.inputs), *changing)),
         numbers=bool(numbers),
-        shapes=built.shapes,
     )
 
 
@@ -122,10 +117,9 @@ class _Built:
     """What `forward` calls the tensors that it is given."""
     parameters: list[tuple[str, str, tuple[int, ...]]]
     """(name, dtype, shape) of each."""
-    shapes: LineShapes
 
 
-def _built(task: Task, case: TestCase, told_shapes: bool) -> _Built:
+def _built(task: Task, case: TestCase) -> _Built:
     """The reference's model at the sizes of a shape set."""
     import torch
 
@@ -145,15 +139,7 @@ def _built(task: Task, case: TestCase, told_shapes: bool) -> _Built:
     floating = [str(spec.dtype) for spec in case.inputs if "float" in spec.dtype]
     state = definitions.parameters(model).items()
     shapes = [(name, _dtype(t, floating), tuple(t.shape)) for name, t in state]
-    made: LineShapes = ()
-    if told_shapes:
-        with torch.device("meta"):
-            given = [torch.empty(t.shape, dtype=getattr(torch, t.dtype)) for t in case.inputs]
-        model.to("meta")
-        if floating:
-            model.to(getattr(torch, floating[0]))
-        made = line_shapes(model, task.reference, given)
-    return _Built(named, _defaults(own, named), _input_names(own, task, case), shapes, made)
+    return _Built(named, _defaults(own, named), _input_names(own, task, case), shapes)
 
 
 def _own_model(model: Any, task: Task) -> Any:
@@ -248,7 +234,8 @@ def without_test_code(reference: str) -> str:
             dropped.append(node)
         else:
             used |= {m.id for m in ast.walk(node) if isinstance(m, ast.Name)}
-    lines = lines_of(reference)
+    # as Python counts them: a form feed or a separator within a text ends none
+    lines = re.split(r"\r\n|\r|\n", reference)
     gone = {k for n in dropped for k in range(n.lineno - 1, n.end_lineno or n.lineno)}
     left = [line for k, line in enumerate(lines) if k not in gone and not line.startswith("#")]
     return "\n".join(_without_runs_of_empty_lines(left)).strip() + "\n"
