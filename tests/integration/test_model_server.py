@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -214,7 +215,7 @@ def test_the_budget_ends_a_search_with_what_is_verified_by_then(tmp_path: Path) 
 
         async def hang_on_hang(task: Any, code: str) -> Any:
             if "hang" in code:
-                judge.seconds = 3600.0
+                await asyncio.sleep(3600.0)
             return await judge(task, code)
 
         server.judge._judge = hang_on_hang
@@ -245,8 +246,6 @@ def test_a_fault_of_the_judge_is_never_a_wrong_kernel(tmp_path: Path) -> None:
     [
         ({"model": "nobody"}, 404, "model_not_found"),
         ({"messages": []}, 400, "bad_request"),
-        ({"messages": [{"role": "user", "content": "x"}] * 65}, 400, "too_many_messages"),
-        ({"messages": [{"role": "user", "content": "x" * 65537}]}, 400, "message_too_long"),
         ({"n": 4}, 400, "bad_request"),
         ({"cuda_rl": {"task": "relu", "n": 33}}, 400, "bad_request"),
         ({"cuda_rl": {"candidates": 3}}, 400, "bad_request"),

@@ -45,27 +45,29 @@ class JudgeQueue:
 
     def __init__(self, judge: JudgeFn, workers: int, most_waiting: int | None = None) -> None:
         """most_waiting: verdicts that may wait before callers are told to come later."""
-        self._judge = judge
-        self._most = most_waiting if most_waiting is not None else 4 * workers
-        self._places = asyncio.Semaphore(AHEAD * workers)
-        self.waiting = 0
+        self._judge, self._at_once = judge, AHEAD * workers
+        self._most_waiting = most_waiting if most_waiting is not None else 4 * workers
+        self._places = asyncio.Semaphore(self._at_once)
+        self.running = 0
+        """Verdicts that were asked for and are not there."""
         self.on_verdict: Callable[[Verdict, float], None] = lambda verdict, seconds: None
 
     @property
+    def waiting(self) -> int:
+        return max(0, self.running - self._at_once)
+
+    @property
     def full(self) -> bool:
-        return self.waiting >= self._most
+        return self.waiting >= self._most_waiting
 
     async def __call__(self, task: Task, code: str) -> Verdict:
         started = time.monotonic()
-        self.waiting += 1
+        self.running += 1
         try:
-            await self._places.acquire()
+            async with self._places:
+                verdict = await self._judge(task, code)
         finally:
-            self.waiting -= 1
-        try:
-            verdict = await self._judge(task, code)
-        finally:
-            self._places.release()
+            self.running -= 1
         self.on_verdict(verdict, time.monotonic() - started)
         return verdict
 
