@@ -9,8 +9,8 @@ import pytest
 from coding_framework.agents.prompts.contract import contract_of
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.kernelbench.problems import load_problem_file
-from coding_framework.data.parts.calls import traced
 from coding_framework.data.parts.pieces import parted
+from coding_framework.data.parts.whole import whole_of
 from coding_framework.reference_model import init_arguments, run_reference
 from coding_framework.types import Status
 
@@ -67,7 +67,7 @@ async def test_it_is_judged(emulator_pool: JudgePool, problem: Path) -> None:
 def test_its_contract_is_told_and_it_is_taken_apart(problem: Path) -> None:
     task = load_problem_file(problem)
     assert "forward(Tensor x[256, 512]" in contract_of(task).signature
-    assert parted(traced(task))
+    assert parted(whole_of(task))
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,13 @@ def _nodes(value: Any) -> Iterator[Node]:
             yield from _nodes(one)
 
 
+def replaced(value: Any, instead: Mapping[Node, Node]) -> Any:
+    """An argument in which other nodes stand for some."""
+    if isinstance(value, Node):
+        return instead.get(value, value)
+    return [replaced(one, instead) for one in value] if isinstance(value, list) else value
+
+
 ScalarKind = Literal["bool", "int", "float"]
 
 

@@ -169,8 +169,9 @@ def _close(pairs: Pairs, function: Callable[[float], float]) -> bool:
 def _root(symbol: Any) -> Any:
     """The whole root of a square."""
     import sympy
+    from torch.utils._sympy.functions import FloorToInt
 
-    return sympy.Function("FloorToInt", integer=True, positive=True)(sympy.sqrt(symbol))
+    return FloorToInt(sympy.sqrt(symbol))
 
 
 def _floor_division() -> Any:

@@ -7,10 +7,14 @@ before, has no such output; one that decides by values of its inputs cannot be g
 from __future__ import annotations
 
 import copy
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
 
 from coding_framework.errors import UsageError
-from coding_framework.types import Task
+from coding_framework.types import Task, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 _ON_VALUES = (
     "item()",
@@ -42,9 +46,8 @@ def require_function(task: Task) -> None:
     import torch
 
     from coding_framework.reference_model import make_model, run_reference
-    from coding_framework.reference_model.structures import with_structure
 
-    case = min(task.cases, key=lambda c: sum(_size(s.shape) for s in c.inputs))
+    case = min(task.cases, key=lambda c: sum(math.prod(s.shape) for s in c.inputs))
     if not case.inputs:
         raise UsageError(
             f"get_inputs() of {task.name} returns no tensor: there is nothing for a kernel to "
@@ -54,10 +57,7 @@ def require_function(task: Task) -> None:
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         model = make_model(names["Model"], case.init_args or task.init_args)
-        inputs = [
-            with_structure(_drawn(s.shape, s.dtype, s.low, s.high), s.keeps, s.high)
-            for s in case.inputs
-        ]
+        inputs = [drawn_input(spec) for spec in case.inputs]
         fresh = copy.deepcopy(model)
         torch.manual_seed(1)
         first = _outputs(model, inputs)
@@ -74,27 +74,23 @@ def require_function(task: Task) -> None:
             )
 
 
-def _size(shape: tuple[int, ...]) -> int:
-    count = 1
-    for extent in shape:
-        count *= extent
-    return count
-
-
-def _drawn(shape: tuple[int, ...], dtype: str, low: float | None, high: float | None) -> Any:
+def drawn_input(spec: TensorSpec) -> torch.Tensor:
+    """An input as it is declared, by torch's own generator."""
     import torch
 
-    if "float" in dtype:
-        start = 0.0 if low is None else low
-        unit = torch.rand(shape)
-        values = (
-            torch.randn(shape)
-            if low is None and high is None
-            else start + unit * ((high or 1) - start)
-        )
-        return values.to(getattr(torch, dtype))
-    least, most = int(low or 0), int(1 if high is None else high)
-    return torch.randint(least, most + 1, shape).to(getattr(torch, dtype))
+    from coding_framework.reference_model.structures import with_structure
+
+    dtype = getattr(torch, spec.dtype)
+    if not dtype.is_floating_point:
+        least, most = int(spec.low or 0), int(1 if spec.high is None else spec.high)
+        drawn = torch.randint(least, most + 1, spec.shape)
+    elif spec.low is None and spec.high is None:
+        drawn = torch.randn(spec.shape)
+    else:
+        least = spec.low if spec.low is not None else min(0.0, (spec.high or 0.0) - 1.0)
+        most = spec.high if spec.high is not None else least + 1.0
+        drawn = least + torch.rand(spec.shape) * (most - least)
+    return with_structure(drawn.to(dtype), spec.keeps, spec.high)
 
 
 def _outputs(model: Any, inputs: list[Any]) -> list[Any]:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from coding_framework.data.graph import Graph, Node, ScalarKind, Symbol, TensorType
+from coding_framework.data.graph import Graph, Node, ScalarKind, Symbol, TensorType, replaced
 from coding_framework.data.lookup import real_number, whole_number
 from coding_framework.data.trace import Axis, Made, Trace, expression, has_tensor, value_of
 from coding_framework.errors import UnreadableError
@@ -150,13 +150,17 @@ def _real(task: Task, made: Sequence[Made]) -> Made:
 def _at_real_size(graph: Graph, made: Made) -> Graph:
     """The graph with the sizes of a GPU's main shape set: by them the form of a kernel is
     chosen."""
+    return replace(graph, sizes=sizes_at(graph, made))
+
+
+def sizes_at(graph: Graph, made: Made) -> dict[str, float]:
+    """What each symbol of a task's graph is worth where its module is made so."""
     shapes = dict(zip((a.name for a in graph.arguments), made.given, strict=True))
     numbers = _numbers(made.init_args)
-    real = {
+    return {
         s.name: numbers[s.argument] if s.axis < 0 else shapes[s.argument][0][s.axis]
         for s in graph.symbols
     }
-    return replace(graph, sizes=real)
 
 
 def _varying(made: Sequence[Made]) -> frozenset[Axis]:
@@ -291,12 +295,13 @@ class _SideBySide:
         outputs = tuple(self._argument([n] * len(self.traces)) for n in self.first.outputs)
         if any(not isinstance(o, Node) for o in outputs):
             raise UnreadableError("the module returns a number and no tensor: return a tensor")
+        nodes, instead = _extremes_alone(used(nodes, outputs))
         return Graph(
             arguments=tuple(arguments),
             scalars=tuple((name, kind) for name, kind, _ in self.scalars),
             symbols=tuple(self.symbols.values()),
-            nodes=tuple(_used(nodes, outputs)),
-            outputs=outputs,
+            nodes=tuple(nodes),
+            outputs=tuple(replaced(one, instead) for one in outputs),
             constants=self.constants,
         )
 
@@ -543,7 +548,7 @@ def _scalars(traces: Sequence[Trace]) -> list[tuple[str, ScalarKind, list[Any]]]
     ]
 
 
-def _used(nodes: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
+def used(nodes: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
     """Without what no output depends on."""
     needed = {id(o) for o in outputs}
     kept = []
@@ -552,3 +557,20 @@ def _used(nodes: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
             kept.append(node)
             needed.update(id(i) for i in node.inputs)
     return kept[::-1]
+
+
+def _extremes_alone(nodes: Sequence[Node]) -> tuple[list[Node], dict[Node, Node]]:
+    """Where nobody reads where the extremes along an axis are, they are a reduction, which stands
+    instead of its first result."""
+    read = {(n["self"], n["number"]) for n in nodes if n.op == "getitem"}
+    kept: list[Node] = []
+    instead: dict[Node, Node] = {}
+    for node in nodes:
+        if node.base in ("max", "min") and len(node.types) == 2 and (node, 1) not in read:
+            node.op, node.types = f"a{node.base}.default", node.types[:1]
+        if node.op == "getitem" and len(node["self"].types) == 1:
+            instead[node] = node["self"]
+        else:
+            node.args = {name: replaced(value, instead) for name, value in node.args.items()}
+            kept.append(node)
+    return kept, instead

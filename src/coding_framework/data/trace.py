@@ -34,13 +34,13 @@ KEPT_WHOLE = (
     "dropout.default", "gelu.default", "silu.default", "mish.default", "softplus.default",
     "elu.default", "leaky_relu.default", "hardtanh.default", "hardsigmoid.default",
     "hardswish.default", "log_sigmoid.default", "softmax.int", "log_softmax.int",
-    "_softmax.default", "_log_softmax.default", "logsumexp.default", "selu.default",
-    "celu.default", "relu6.default", "softshrink.default", "hardshrink.default",
+    "_softmax.default", "_log_softmax.default", "_safe_softmax.default", "logsumexp.default",
+    "selu.default", "celu.default", "relu6.default", "softshrink.default", "hardshrink.default",
     "threshold.default", "adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default",
     "adaptive_avg_pool3d.default", "_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default",
     "batch_norm.default", "instance_norm.default", "prelu.default", "var.correction",
     "std.correction", "var_mean.correction", "pixel_shuffle.default", "lerp.Tensor", "lerp.Scalar",
-    "addcmul.default", "addcdiv.default", "rms_norm.default",
+    "addcmul.default", "addcdiv.default", "rms_norm.default", "tril.default", "triu.default",
 )  # fmt: skip
 """Operations that PyTorch could take apart and that have a lowering of their own."""
 

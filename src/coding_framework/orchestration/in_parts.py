@@ -1,7 +1,7 @@
 """A task solved in parts: a conversation about each, and their kernels joined and judged as one.
 
     task -> parts (data/parts) -> a conversation each -> one of which nothing is right is parted
-    again, each operation for itself (data/parts/finer.py) -> the fastest right kernels in one file
+    again, each operation for itself -> the fastest right kernels in one file
     -> the whole's verdict
 
 What a verdict promises of the whole rests on the whole's own draws alone: a part that is judged too
@@ -15,10 +15,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from coding_framework.data.parts.calls import Trace, traced
-from coding_framework.data.parts.finer import finer
 from coding_framework.data.parts.join import joined, require_joinable, takes
-from coding_framework.data.parts.pieces import Part, parted
+from coding_framework.data.parts.pieces import Part, finer, parted
+from coding_framework.data.parts.whole import Whole, whole_of
 from coding_framework.orchestration.beam import ranked
 from coding_framework.orchestration.turn import judge_answer
 from coding_framework.types import (
@@ -54,17 +53,17 @@ class Solved:
 class Apart:
     """A task that was taken apart."""
 
-    trace: Trace
+    whole: Whole
     parts: Sequence[Part]
 
 
 def take_apart(task: Task) -> Apart:
-    """Runs the task's reference, in this process. Raises PartsError where it has no parts, or none
+    """Runs the task's reference, in this process. Raises UsageError where it has no parts, or none
     that could be joined."""
-    trace = traced(task)
-    parts = parted(trace)
-    require_joinable(trace, parts)
-    return Apart(trace, parts)
+    whole = whole_of(task)
+    parts = parted(whole)
+    require_joinable(whole, parts)
+    return Apart(whole, parts)
 
 
 async def solve_in_parts(
@@ -73,19 +72,19 @@ async def solve_in_parts(
 ) -> CUDAConversationState:  # fmt: skip
     """The conversation of one turn that has the joined kernel and its verdict; without a turn where
     a part was not solved."""
-    trace, parts = apart.trace, apart.parts
+    whole, parts = apart.whole, apart.parts
     found: dict[str, Solved] = {}
     await _solve(parts, found, converse, told, at_once)
     failed = [part for part in parts if found[part.key].kernel is None]
     if failed:
-        parts = finer(trace, failed)
+        parts = finer(whole, failed)
         await _solve(parts, found, converse, told, at_once)
     tokens = sum(one.tokens for one in found.values())
-    state = CUDAConversationState(conversation_id=conversation_id, task=trace.task)
+    state = CUDAConversationState(conversation_id=conversation_id, task=whole.task)
     kernels = [found[part.key].kernel for part in parts]
     if not all(kernels):
         return state.model_copy(update={"end_reason": "a part was not solved"})
-    return await _joined(state, trace, parts, [k.code or "" for k in kernels if k], tokens, judge)
+    return await _joined(state, whole, parts, [k.code or "" for k in kernels if k], tokens, judge)
 
 
 async def _solve(
@@ -116,10 +115,10 @@ def best_of(state: CUDAConversationState, fits: Callable[[str], bool]) -> Conver
 
 
 async def _joined(
-    state: CUDAConversationState, trace: Trace, parts: Sequence[Part], kernels: Sequence[str],
+    state: CUDAConversationState, whole: Whole, parts: Sequence[Part], kernels: Sequence[str],
     tokens: int, judge: JudgeFn,
 ) -> CUDAConversationState:  # fmt: skip
-    code = joined(trace, parts, kernels)
+    code = joined(whole, parts, kernels)
     answer = AgentAnswer(
         messages=(),
         generation=Generation(text=code, counted=tokens),

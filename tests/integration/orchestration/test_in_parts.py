@@ -151,7 +151,7 @@ async def test_the_whole_makes_halves_roots_and_powers(judge: JudgeFn) -> None:
     assert turn.verdict is not None
     assert turn.verdict.correct, turn.verdict.reason
     assert turn.code is not None
-    assert "std::sqrt" in turn.code
+    assert "sqrt(" in turn.code
     assert "pow(" in turn.code
 
 
@@ -242,11 +242,6 @@ def get_init_inputs():
     return []
 """
 BY_HAND = {
-    ("float",): of_elements("cast", "(float)v", given="int64_t"),
-    ("float", "sqrt"): of_elements("roots", "sqrtf((float)v)", given="int64_t"),
-    ("outer", "cos"): OF_TWO.replace("OP", "cosf(x[i / m] * y[i % m])").replace(
-        "WIDTH", "y.size(0)"
-    ),
     ("mul",): OF_TWO.replace("OP", "x[i] * y[i]").replace("WIDTH", "x.size(1)"),
     ("argmax",): LARGEST,
     ("gather",): AT_PLACES,
@@ -276,4 +271,4 @@ async def test_what_a_part_made_beside_its_operation_is_given_to_it_in_the_secon
     (turn,) = state.turns
     assert turn.verdict is not None
     assert turn.verdict.correct, turn.verdict.reason
-    assert "between::counted(given0.size(0), 0, 1" in (turn.code or "")
+    assert "cosf(" in (turn.code or ""), "what depends on no input is the compiler's"

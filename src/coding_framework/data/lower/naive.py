@@ -47,7 +47,6 @@ from coding_framework.data.ops.heads import (
     Contraction,
     Layout,
     Row,
-    extremes_alone,
     over_axes,
     quotient,
     walks_of,
@@ -117,7 +116,6 @@ class Lowering:
     """The kernels and the host code of one graph."""
 
     def __init__(self, graph: Graph) -> None:
-        extremes_alone(graph)
         self.graph = graph
         self.sizes = Sizes(graph, self._tensor)
         self.kernels: list[str] = []
@@ -174,9 +172,20 @@ class Lowering:
         if memory.name not in self.allocated:  # a view of an argument
             self._map(node, copy=True)
             return f"{node.name}_copy"
-        if self.allocated[memory.name] == node.type.shape:
+        return self._in_shape(memory, self.allocated[memory.name])
+
+    def tensor(self, node: Node) -> str:
+        """A tensor of the host code that is a node."""
+        memory = self.stored(node)
+        shapes = {a.name: a.type.shape for a in self.graph.arguments} | self.allocated
+        if memory.name not in shapes:  # a constant
+            return self._returned(node)
+        return self._in_shape(memory, shapes[memory.name])
+
+    def _in_shape(self, memory: Memory, own: Sequence[Extent]) -> str:
+        if tuple(own) == tuple(memory.shape):
             return memory.name
-        dims = ", ".join(self.sizes.name(d) for d in node.type.shape)
+        dims = ", ".join(self.sizes.name(d) for d in memory.shape)
         return f"{memory.name}.view({{{dims}}})"
 
     def _file(self, returned: Sequence[str]) -> str:
@@ -649,7 +658,7 @@ class Lowering:
         """The elements of a shape at the first shape set."""
         total = 1.0
         for size in shape:
-            total *= size if isinstance(size, int) else float(self.sizes.worth(size))
+            total *= self.sizes.worth(size)
         return total
 
     def scan_kernel(self, group: Group) -> None:

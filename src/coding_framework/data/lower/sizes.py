@@ -53,9 +53,9 @@ class Sizes:
         self._taken.add(name)
         self.said[name], self.types[name] = said, "int"
 
-    def worth(self, size: Any) -> Any:
-        """What an expression of sizes is at the first shape set: a number of sympy."""
-        return size.subs({symbol: self._first[str(symbol)] for symbol in size.free_symbols})
+    def worth(self, size: Extent) -> float:
+        """What it is at the shape set by which the form of a kernel is chosen."""
+        return worth(size, self._first)
 
     def _is_whole(self, size: Any) -> bool:
         """Whether it is a whole number: of a quotient and a power, sympy alone does not know."""
@@ -66,7 +66,17 @@ class Sizes:
         if any(not s.is_integer for s in size.free_symbols) or size.atoms(sympy.Float):
             return False
         powers = size.atoms(sympy.Pow)
-        return bool(self.worth(size).is_Integer) and all(p.exp.is_Integer for p in powers)
+        return isinstance(self.worth(size), int) and all(p.exp.is_Integer for p in powers)
+
+
+def worth(size: Extent, known: Mapping[str, float]) -> Any:
+    """The number that an expression of sizes is; what is none, itself. known: by symbol."""
+    import sympy
+
+    if not isinstance(size, sympy.Basic):
+        return size
+    number = size.subs({symbol: known[str(symbol)] for symbol in size.free_symbols})
+    return int(number) if number.is_Integer else float(number)
 
 
 def in_c(size: Any, whole: bool = True) -> str:

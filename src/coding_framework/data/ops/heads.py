@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from coding_framework.data.graph import Extent, Graph, Node
+from coding_framework.data.graph import Extent, Node
 from coding_framework.data.lower.text import Body, Places, atom, plus, times
 from coding_framework.data.ops import contractions, scans, windows
 from coding_framework.data.ops.views import Reads, axis_of, number
@@ -232,6 +232,9 @@ ROWS: Mapping[str, Row] = {
     "logsumexp": _reduction(MOST, _EXPONENTIALS, result="{most} + log{f}({total})"),
     "_softmax": Row(_along, lambda node: (MOST, _EXPONENTIALS),
                     element=_each("exp{f}({x} - {most}) / {total}")),
+    "_safe_softmax": Row(_along, lambda node: (MOST, _EXPONENTIALS),
+                         element=_each("{most} == -INFINITY ? 0.0{f} : "
+                                       "exp{f}({x} - {most}) / {total}")),
     "_log_softmax": Row(_along, lambda node: (MOST, _EXPONENTIALS),
                         element=_each("{x} - {most} - log{f}({total})")),
     "layer_norm": Row(_over_last, _norm(), element=_scaled(_last), of="input"),
@@ -306,15 +309,6 @@ def _best(sign: str) -> Callable[[Reads, Node, Body, Places], Sequence[str]]:
         return [at] if node.base.startswith("arg") else [best, at]
 
     return values
-
-
-def extremes_alone(graph: Graph) -> None:
-    """Where nobody reads where the extremes along an axis are, they are a reduction."""
-    read = {(n["self"], n["number"]) for n in graph.nodes if n.op == "getitem"}
-    for node in graph.nodes:
-        if node.base in ("max", "min") and len(node.types) == 2 and (node, 1) not in read:
-            node.op = f"a{node.base}.default"
-            node.types = node.types[:1]
 
 
 def _scattered(reads: Reads, node: Node, body: Body, places: Places) -> Sequence[str]:
