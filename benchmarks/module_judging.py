@@ -6,28 +6,28 @@ import statistics
 import sys
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from bench_io import bar
 
-from coding_framework.cuda.toolchain.slots import available_cores
 from coding_framework.data.examples import round_robin
 from coding_framework.data.modules import catalog
-from coding_framework.data.modules.examples import module_jobs
-from coding_framework.data.modules.receipts import module_receipts, pack, shard_of
+from coding_framework.data.modules.receipts import module_receipts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.speeds import write_speeds
+from coding_framework.data.modules.tasks import module_task
+from coding_framework.data.modules.writing import write_module
+from coding_framework.data.pairs import kernel_jobs
 from coding_framework.data.synthesis.receipts import (
     Job,
     KernelReceipt,
     Key,
     load_receipts,
+    pack_receipts,
     task_digest,
 )
 from coding_framework.errors import UsageError
@@ -63,8 +63,7 @@ class Judging:
     measured: str = ""
     """Where and when, for that table."""
     speeds: Path | None = None
-    """Table of families' and levels' speeds, of all receipts, those of texts that have changed
-    since among them; None: none is written."""
+    """Table of families' and levels' speeds; None: none is written."""
     families: tuple[str, ...] = ()
     """Of these alone; (): of all."""
 
@@ -89,29 +88,20 @@ def drafts(count: int | None, of: Sequence[str] = ()) -> list[ModuleDraft]:
     return list(islice(round_robin(families.values()), count))
 
 
-def made(chosen: Sequence[ModuleDraft]) -> list[Job]:
-    """The kernels of the drafts in their order, written by all cores: one takes the better part of
-    a minute for the whole catalogue, in which a GPU waits."""
-    parts = [chosen[k : k + 64] for k in range(0, len(chosen), 64)]
-    count = min(available_cores(), len(parts) // 4)
-    if count < 2:
-        return list(module_jobs(chosen))
-    with ProcessPoolExecutor(count, get_context("spawn")) as pool:
-        return [job for part in pool.map(_jobs, parts) for job in part]
-
-
-def _jobs(part: Sequence[ModuleDraft]) -> list[Job]:
-    return list(module_jobs(part))
+def shard_of(jobs: Iterable[Job], number: int, count: int) -> list[Job]:
+    """The jobs of machine `number` of `count`, from 1: each job is one machine's, the same in every
+    run, however many jobs there are besides."""
+    return [job for job in jobs if int(job.key[1][:8], 16) % count == number - 1]
 
 
 def judge(given: Judging) -> tuple[Row, list[Row]]:
     """Judge what has no receipt, pack, and tell; (figures, bars)."""
     chosen = drafts(given.tasks, given.families)
-    jobs = made(chosen)
     known: dict[Key, KernelReceipt] = {}
     for path in given.merge:
         known |= load_receipts(path)
     if not given.packed_only:
+        jobs = list(kernel_jobs(module_task(write_module(draft)) for draft in chosen))
         own = shard_of(jobs, *given.shard)
         print(f"{len(own)} of {len(jobs)} kernels are this machine's", file=sys.stderr)
         failed, now = judge_jobs(
@@ -119,8 +109,10 @@ def judge(given: Judging) -> tuple[Row, list[Row]]:
             known={**known, **module_receipts(given.receipts)}, minutes=given.minutes,
         )  # fmt: skip
         print(f"{now} judged now, {failed} open for a fault of ours", file=sys.stderr)
-    receipts = {**known, **module_receipts(given.receipts)}
-    figures = told(jobs, receipts, {draft.name: draft.family for draft in chosen})
+    families = {task_digest(module_task(write_module(draft))): draft.family for draft in chosen}
+    everything = {**known, **module_receipts(given.receipts)}.values()
+    receipts = [r for r in everything if r.task_digest in families and r.code]
+    figures = told(receipts, families)
     bars = [bar("correct, of the judged kernels", 0.99, figures["correct_share"],
                 figures["correct_share"] >= 0.99)]  # fmt: skip
     if figures["faster_share"] is not None:
@@ -128,11 +120,11 @@ def judge(given: Judging) -> tuple[Row, list[Row]]:
         bars.append(bar(f"tasks with a kernel of {FASTER} times eager, averaged over families",
                         0.6, share, share >= 0.6))  # fmt: skip
     if given.speeds is not None:
-        write_speeds(receipts.values(), given.speeds, {"measured": given.measured})
+        write_speeds(receipts, given.speeds, {"measured": given.measured})
     if given.pack is not None:
-        count, size = pack(receipts, jobs, given.pack)
-        each = size / max(1, count)
-        figures["packed"] = {"receipts": count, "bytes": size, "bytes_each": round(each, 1)}
+        size = pack_receipts(receipts, given.pack)
+        each = size / max(1, len(receipts))
+        figures["packed"] = {"receipts": len(receipts), "bytes": size, "bytes_each": round(each, 1)}
         bars.append(bar("bytes of a packed receipt", MOST_BYTES, each, each <= MOST_BYTES))
     return figures, bars
 
@@ -149,35 +141,32 @@ def _speeds(best: dict[str, float] | None, levels: dict[str, list[float]] | None
     return {"tasks": len(best), "faster": round(_share_faster(best), 3), "times_eager": medians}
 
 
-def told(jobs: Sequence[Job], receipts: dict[Key, KernelReceipt], families: dict[str, str]) -> Row:
-    """Counts by family: kernels by status, and how far the fastest one is above eager."""
+def told(receipts: Sequence[KernelReceipt], families: dict[str, str]) -> Row:
+    """Counts by family: kernels by status, and how far the fastest one is above eager. families: of
+    the tasks, by their digests."""
     statuses: dict[str, Counter[str]] = defaultdict(Counter)
     best: dict[str, dict[str, float]] = defaultdict(dict)
     by_level: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     wrong: list[Row] = []
     times: dict[str, list[float]] = defaultdict(list)
-    for job in jobs:
-        family, receipt = families[job.task.name], receipts.get(job.key)
-        verdict = receipt.verdict if receipt is not None else None
-        statuses[family][verdict.status.value if verdict is not None else "open"] += 1
-        if verdict is None:
-            continue
+    for receipt in receipts:
+        verdict, digest = receipt.verdict, receipt.task_digest
+        family = families[digest]
+        statuses[family][verdict.status.value] += 1
         if not verdict.correct:
-            wrong.append({"task": job.task.name, "level": job.level,
+            wrong.append({"task": receipt.task, "level": receipt.level,
                           "status": verdict.status.value, "reason": verdict.reason})  # fmt: skip
         elif verdict.timing is not None and verdict.timing.speedup is not None:
             speed = verdict.timing.speedup
-            times[job.level].append(speed)
-            by_level[family][job.level].append(speed)
-            digest = task_digest(job.task)
+            times[receipt.level].append(speed)
+            by_level[family][receipt.level].append(speed)
             best[family][digest] = max(best[family].get(digest, 0.0), speed)
     total: Counter[str] = sum(statuses.values(), Counter())
-    judged = total.total() - total["open"]
     faster = [_share_faster(speeds) for speeds in best.values()]
     return {
         "kernels": total.total(),
         "statuses": dict(total),
-        "correct_share": total["correct"] / max(1, judged),
+        "correct_share": total["correct"] / max(1, total.total()),
         "families": {
             family: {**found, **_speeds(best.get(family), by_level.get(family))}
             for family, found in sorted(statuses.items())

@@ -17,14 +17,14 @@ it is benchmarks/results/module_audit.json too.
 --write-constant adds the keys of the tasks of level 2 whose output hardly varies, by eight draws of
 their inputs (`data/modules/constant.txt`); 3 minutes.
 
---judge judges all kernels of the module tasks that have no receipt, and tells how many are correct
-and how many tasks have a kernel above eager. It takes one task of each family in turn, so that a
-run of any length covers all families, and goes on where a stopped run was. --minutes: begin no
-kernel after these; those that were begun end within half a minute or so. --shard 2/4: this is the
-second of four machines; --merge adds the receipts of the others. --pack writes all receipts as one
-compressed file; --speeds writes how fast families and levels are
-(`data/modules/level_speeds.json`). The report lies beside the receipts; --write: it is
-benchmarks/results/module_kernels.json, or .GPU.json on a GPU.
+--judge judges the compiler's kernels of the module tasks that have no receipt; then it tells, of
+all receipts, how many kernels are correct and how many tasks have one above eager. It takes one
+task of each family in turn, so that a run of any length covers all families, and goes on where a
+stopped run was. --minutes: begin no kernel after these; those that were begun end within half a
+minute or so. --shard 2/4: this is the second of four machines; --merge adds the receipts of the
+others. --pack writes all receipts, with their kernels, as one compressed file; --speeds writes how
+fast families and levels are (`data/modules/level_speeds.json`). The report lies beside the
+receipts; --write: it is benchmarks/results/module_kernels.json, or .GPU.json on a GPU.
 """
 
 from __future__ import annotations
@@ -233,8 +233,8 @@ def overlaps(
             holders[gram].append(problem)
     for draft in drafts:
         module = write_module(draft, spelling, renamed=renamed)
-        other = with_other_attributes(module, spelling, ())[0] if renamed else module.source
-        mine = grams(other)
+        module = with_other_attributes(module, spelling) if renamed else module
+        mine = grams(module.source)
         shared = Counter(problem for gram in mine for problem in holders.get(gram, ()))
         near = shared.most_common(5)
         share, name = max(((overlap(mine, own[p]), p.name) for p, _ in near), default=(0.0, ""))

@@ -31,6 +31,7 @@ from bench_io import RESULTS, at_most, bar, finish, head
 from coding_framework.data.pairs import balanced, kernel_jobs
 from coding_framework.data.synthesis.catalog import (
     all_functions,
+    build_task,
     family_names,
     family_of,
     parse_function,
@@ -128,7 +129,7 @@ async def measure(
     if unknown := set(families) - set(family_names()):
         raise UsageError(f"no family is called {', '.join(sorted(unknown))}")
     functions = [f for f in all_functions() if not families or family_of(f).name in families]
-    jobs = list(kernel_jobs(balanced(functions, tasks)))
+    jobs = list(kernel_jobs(map(build_task, balanced(functions, tasks))))
     known = load_receipts(kept)
     done = sum(job.key in known for job in jobs)
     with (

@@ -13,21 +13,20 @@ import hashlib
 import lzma
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from coding_framework.data.kernels import kernels_of
 from coding_framework.data.modules.catalog import all_drafts
-from coding_framework.data.modules.examples import module_kernels
-from coding_framework.data.modules.records import ModuleDraft
+from coding_framework.data.modules.tasks import module_task
+from coding_framework.data.modules.writing import write_module
 from coding_framework.data.synthesis.canonical import canonical_key
 from coding_framework.data.synthesis.catalog import (
-    Function,
     all_functions,
     build_task,
     family_of,
-    kernels,
     split_of,
 )
 from coding_framework.paths import write_atomic
@@ -35,7 +34,7 @@ from coding_framework.types import KernelExample, Task
 
 FROZEN = Path(__file__).parents[1] / "tests/unit/data/frozen_tasks.tsv.xz"
 _FAMILIES_READ = 4
-"""Of so many families of functions one has its first kernels frozen."""
+"""Of so many families one has its first kernels frozen."""
 _MOST_NAMED = 5
 """Tasks of a family that a change is told of by name."""
 
@@ -52,34 +51,35 @@ class Facts(NamedTuple):
     cases: str = ""
     """Of the shape sets and the constructor's arguments."""
     kernels: str = ""
-    """`LEVEL=DIGEST`, between bars; of functions that the compiler reads, those of the first one of
-    each fourth family: half a second each."""
+    """`LEVEL=DIGEST`, between bars; of the first task of each fourth family, as reading it takes
+    half a second."""
 
 
-def tasks() -> Iterator[tuple[str, Facts, partial[tuple[Task, Sequence[KernelExample]]]]]:
+Making = partial[tuple[Task, Sequence[KernelExample]]]
+
+
+def tasks() -> Iterator[tuple[str, Facts, Making]]:
     """Each task by name, with what is known without making it and how it is made."""
     read: set[str] = set()
+
+    def making(make: Callable[[], Task], family: str) -> Making:
+        first = family not in read
+        read.add(family)
+        return partial(_made, make, with_kernels=first and len(read) % _FAMILIES_READ == 1)
+
     for function in all_functions():
         key = " ".join(canonical_key(function))
         facts = Facts(family_of(function).name, split_of(function).value, _digest(key))
-        first = facts.family not in read
-        read.add(facts.family)
-        with_kernels = first and len(read) % _FAMILIES_READ == 1
-        yield function.name, facts, partial(_function, function, with_kernels)
+        yield function.name, facts, making(partial(build_task, function), facts.family)
     for draft in all_drafts():
-        yield (
-            draft.name,
-            Facts(draft.family, draft.part, _digest(draft.key)),
-            partial(_module, draft),
-        )
+        facts = Facts(draft.family, draft.part, _digest(draft.key))
+        make = partial(lambda draft: module_task(write_module(draft)), draft)
+        yield draft.name, facts, making(make, facts.family)
 
 
-def _function(function: Function, with_kernels: bool) -> tuple[Task, Sequence[KernelExample]]:
-    return build_task(function), kernels(function) if with_kernels else ()
-
-
-def _module(draft: ModuleDraft) -> tuple[Task, Sequence[KernelExample]]:
-    return module_kernels(draft)
+def _made(make: Callable[[], Task], *, with_kernels: bool) -> tuple[Task, Sequence[KernelExample]]:
+    task = make()
+    return task, kernels_of(task) if with_kernels else ()
 
 
 def whole(facts: Facts, task: Task, made: Iterable[KernelExample]) -> Facts:

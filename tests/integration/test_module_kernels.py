@@ -1,5 +1,5 @@
-"""The judge on fast kernels of modules without products, at sizes that are ragged and longer than
-what a block takes at once."""
+"""The judge on kernels of modules: the judged ones at sizes that are ragged and longer than what a
+block takes at once, and the compiler's."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from dataclasses import replace
 import pytest
 
 from coding_framework.cuda.many.pool import JudgePool
+from coding_framework.data.kernels import kernels_of
+from coding_framework.data.modules.attributes import with_arguments, with_other_attributes
 from coding_framework.data.modules.catalog import all_drafts, find_draft
-from coding_framework.data.modules.examples import module_kernels
-from coding_framework.data.modules.kernels import kernels_of
 from coding_framework.data.modules.pool import MOST_WIDER, shown_drafts, wider_drafts
 from coding_framework.data.modules.records import ModuleTask
 from coding_framework.data.modules.sizes import AXES
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
 from coding_framework.types import Status
+from support.judged_modules import judged_jobs, judged_kernels
 
 pytestmark = pytest.mark.integration
 SIZES = {
@@ -25,7 +26,7 @@ SIZES = {
     3: ((2, 67, 131), (3, 600, 36), (2, 1, 3)),
     4: ((2, 3, 35, 70), (2, 65, 4, 36), (2, 2, 1, 3)),
 }
-"""By rank. The kernels are those of the tasks' own sizes."""
+"""By rank. The kernels are those that were judged at the tasks' own sizes."""
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ async def test_fast_kernels_of_modules_are_right_at_other_sizes(
 ) -> None:
     draft = find_draft(name)
     assert draft is not None
-    source = {v.level: v.source for v in kernels_of(write_module(draft))}[2]
+    source = judged_kernels(name)["level 2"]
     main, odd, tiny = (dict(zip(AXES[draft.rank], s, strict=True)) for s in SIZES[draft.rank])
     task = module_task(write_module(replace(draft, sizes=(main, odd, tiny))))
     verdict = await emulator_pool.judge(task, source)
@@ -77,7 +78,7 @@ async def test_a_softmax_that_reads_its_rows_once_takes_rows_that_are_masked(
     assert draft is not None
     sizes = [dict(zip(AXES[2], s, strict=True)) for s in ((3, 2501), (70, 300), (5, 31))]
     task = module_task(write_module(replace(draft, sizes=tuple(sizes))))
-    source = {v.level: v.source for v in kernels_of(write_module(draft))}[2]
+    source = judged_kernels(draft.name)["level 2"]
     masked = ("x = x * self.scale_factor", "x = torch.where(x > 0.0, x, -torch.inf)")
     task = task.model_copy(update={"reference": task.reference.replace(*masked)})
     read = re.search(r"e = e \* [\d.]+f;", source)
@@ -100,7 +101,7 @@ async def test_a_norm_in_parts_takes_an_outlier_in_front_and_a_part_of_one_eleme
     shapes = ((2, 3, 1, 2731), (2, 3, 70, 131), (2, 2, 1, 3))  # parts of 8,192 elements
     sizes = [dict(zip(AXES[4], s, strict=True)) for s in shapes]
     task = module_task(write_module(replace(draft, sizes=tuple(sizes))))
-    source = {v.level: v.source for v in kernels_of(write_module(draft))}[2]
+    source = judged_kernels(draft.name)["level 2"]
     spoilt = ("return self.norm(x)", "x = x.clone(); x[:, 0, 0, 0] = 1000.0; return self.norm(x)")
     task = task.model_copy(update={"reference": task.reference.replace(*spoilt)})
     right = source
@@ -123,7 +124,7 @@ async def test_the_loss_of_a_logit_may_keep_what_pytorch_loses(emulator_pool: Ju
     draft = find_draft("m1_bce_with_logits_3861d8")
     assert draft is not None
     module = write_module(draft)
-    source = {v.level: v.source for v in kernels_of(module)}[0]
+    source = judged_kernels(draft.name)["naive"]
     right = await emulator_pool.judge(module_task(module), source)
     assert right.status is Status.CORRECT, right.reason
     term = " + log1pf(expf(-fabsf(e)))"
@@ -145,7 +146,8 @@ async def test_kernels_of_modules_whose_constructors_have_defaults_are_right(
         for draft in shown_drafts()
         if draft.family == family and "=" in constructor_of(found := write_module(draft, 1))
     )
-    verdict = await emulator_pool.judge(module_task(module), kernels_of(module)[-1].source)
+    task = module_task(module)
+    verdict = await emulator_pool.judge(task, kernels_of(task)[-1].code)
     assert verdict.status is Status.CORRECT, verdict.reason
 
 
@@ -166,9 +168,9 @@ async def test_what_comes_after_it_is_computed(
         for d in wider_drafts(MOST_WIDER)
         if d.family == family and d.rank == rank and d.operations[-1].name in ("scale", "divide")
     )
-    module = write_module(draft)
-    for kernel in kernels_of(module):
-        verdict = await emulator_pool.judge(module_task(module), kernel.source)
+    task = module_task(write_module(draft))
+    for kernel in kernels_of(task):
+        verdict = await emulator_pool.judge(task, kernel.code)
         assert verdict.status is Status.CORRECT, (kernel.level, verdict.reason)
 
 
@@ -176,9 +178,9 @@ async def test_what_comes_after_it_is_computed(
 async def test_a_block_of_two_layers_is_computed(emulator_pool: JudgePool, family: str) -> None:
     """One that reads its input again."""
     blocks = (d for d in wider_drafts(20) if d.family == family and d.has_shortcut)
-    module = write_module(next(blocks))
-    for kernel in kernels_of(module):
-        verdict = await emulator_pool.judge(module_task(module), kernel.source)
+    task = module_task(write_module(next(blocks)))
+    for kernel in kernels_of(task):
+        verdict = await emulator_pool.judge(task, kernel.code)
         assert verdict.status is Status.CORRECT, (kernel.level, verdict.reason)
 
 
@@ -187,10 +189,13 @@ async def test_a_kernel_is_right_whose_parameter_is_called_as_its_local(
 ) -> None:
     """Of a norm: `scale` is what each element is multiplied by, and the kernel's own number."""
     for draft in (d for d in all_drafts() if d.family == "rms_normalisation"):
-        task, kernels = module_kernels(draft, renamed=True)
-        if "self.scale = nn.Parameter" in task.reference:
+        module = with_other_attributes(write_module(draft, renamed=True), 0)
+        codes = [
+            with_arguments(job.code, write_module(draft), module) for job in judged_jobs(draft)
+        ]
+        if codes and "self.scale = nn.Parameter" in module.source:
             break
-    assert "float inverse" in kernels[0].code
-    for kernel in kernels:
-        verdict = await emulator_pool.judge(task, kernel.code)
-        assert verdict.status is Status.CORRECT, (kernel.level, verdict.reason)
+    assert "float inverse" in codes[0]
+    for code in codes:
+        verdict = await emulator_pool.judge(module_task(module), code)
+        assert verdict.status is Status.CORRECT, verdict.reason

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Protocol
 
 from coding_framework.agents.prompts import ANSWER_TOKENS
-from coding_framework.agents.prompts.contract import contract_of, shapes_told
 from coding_framework.commands.options import TaskSelection
 from coding_framework.data.audit import AuditReport, audit_split, outside_overlap
 from coding_framework.data.example_store import ExampleStore, read_training_examples
@@ -28,20 +27,21 @@ from coding_framework.data.mistakes import (
     stored_conversations,
 )
 from coding_framework.data.mixture import (
+    MOST_CHARACTERS,
     MixtureStatistics,
     mixture_drafts,
     mixture_jobs,
     sft_mixture,
+    without_receipts,
 )
 from coding_framework.data.modules.catalog import spare_drafts
-from coding_framework.data.modules.examples import module_jobs, module_pairs
-from coding_framework.data.modules.kernels import MOST_CHARACTERS
-from coding_framework.data.modules.kernels.choices import with_choices
 from coding_framework.data.modules.pool import wider_drafts
 from coding_framework.data.modules.receipts import module_receipts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.speeds import level_speeds
 from coding_framework.data.modules.statistics import select_modules
+from coding_framework.data.modules.tasks import module_task
+from coding_framework.data.modules.writing import write_module
 from coding_framework.data.pairs import (
     PairReport,
     balanced,
@@ -53,11 +53,12 @@ from coding_framework.data.provenance import dataset_card
 from coding_framework.data.registry import select_functions
 from coding_framework.data.sakana_loader import SakanaDataLoader
 from coding_framework.data.statistics import TaskStatistics, task_statistics
-from coding_framework.data.synthesis.catalog import Function
+from coding_framework.data.synthesis.catalog import Function, build_task
 from coding_framework.data.synthesis.receipts import (
     KernelReceipt,
     all_receipts,
     built_receipts_path,
+    by_task,
     load_receipts,
     packaged_receipts,
 )
@@ -71,7 +72,6 @@ from coding_framework.types import (
     Split,
     Task,
     TaskScope,
-    TrainingExample,
 )
 
 EXAMPLES_NAME = "examples.jsonl"
@@ -99,7 +99,7 @@ def build_tasks(
     started = time.monotonic()
     functions = selected_functions(selection)
     path = output or built_receipts_path()
-    jobs = list(kernel_jobs(functions))
+    jobs = list(kernel_jobs(map(build_task, functions)))
     failed, judged = judge_jobs(jobs, path, workers)
     receipts = all_receipts(path)
     statuses = Counter(
@@ -146,23 +146,22 @@ def build_sft(
     judge: first judge the kernels and faults that have no receipt; else they are left out.
     however_long: False: raises UsageError where that would take long.
     """
-    path, report = built_receipts_path(), PairReport()
+    path = built_receipts_path()
     folder = output or datasets_dir() / "sft"
     if selection.scope == "modules":
-        drafts = selected_modules(selection)
-        if judge:
-            jobs, known = module_jobs(drafts), module_receipts(path)
-            judge_jobs(jobs, path, workers, known=known, however_long=however_long)
-        examples = module_pairs(drafts, module_receipts(path), report)
-        return _finish_set(ExampleStore.write(folder / EXAMPLES_NAME, examples), "modules", report)
-    functions = selected_functions(selection.model_copy(update={"split": Split.TRAIN}))
+        known, drafts = module_receipts(path), selected_modules(selection)
+        tasks = [module_task(write_module(draft)) for draft in drafts]
+        jobs = kernel_jobs(without_receipts(drafts, by_task(known)))
+    else:
+        known, training = all_receipts(path), selection.model_copy(update={"split": Split.TRAIN})
+        tasks = [build_task(function) for function in selected_functions(training)]
+        jobs = chain(kernel_jobs(tasks), pair_jobs(tasks))
     if judge:
-        both = (*kernel_jobs(functions), *pair_jobs(functions))
-        judge_jobs(both, path, workers, however_long=however_long)
-    store = ExampleStore.write(
-        folder / EXAMPLES_NAME, sft_pairs(functions, all_receipts(path), report)
-    )
-    return _finish_set(store, "synthesis", report)
+        judge_jobs(jobs, path, workers, known=known, however_long=however_long)
+        known |= load_receipts(path)
+    report = PairReport()
+    store = ExampleStore.write(folder / EXAMPLES_NAME, sft_pairs(tasks, known, report))
+    return _finish_set(store, selection.scope, report)
 
 
 def selected_modules(selection: TaskSelection) -> list[ModuleDraft]:
@@ -273,10 +272,12 @@ def build_mixture(
     characters = MOST_CHARACTERS * wanted.answer_tokens // ANSWER_TOKENS["v3"]
     path, drafts = wanted.receipts or built_receipts_path(), mixture_drafts(wanted.total)
     spare = [*wider_drafts(wanted.wider), *spare_drafts(wanted.spare)]
-    if judge and not wanted.unjudged:
-        jobs = chain(mixture_jobs(drafts), module_jobs(spare))
-        judge_jobs(jobs, path, workers, backend=wanted.backend, known=module_receipts(path))
     receipts = module_receipts(path)
+    if judge and not wanted.unjudged:
+        further = kernel_jobs(without_receipts(spare, by_task(receipts)))
+        jobs = chain(mixture_jobs(drafts, receipts), further)
+        judge_jobs(jobs, path, workers, backend=wanted.backend, known=receipts)
+        receipts |= load_receipts(path)
     mixture = sft_mixture(
         receipts,
         unjudged=wanted.unjudged,
@@ -299,18 +300,9 @@ def build_mixture(
             "them on a GPU (docs/modules.md)"
         )
     folder = output or datasets_dir() / "mixture"
-    examples = map(_with_choices, mixture.examples(wanted.seed))
-    ExampleStore.write(folder / EXAMPLES_NAME, examples).close()
+    ExampleStore.write(folder / EXAMPLES_NAME, mixture.examples(wanted.seed)).close()
     write_json_atomic(folder / "manifest.json", found.model_dump())
     return found
-
-
-def _with_choices(example: TrainingExample) -> TrainingExample:
-    """With what its products were chosen by, where it has any."""
-    if "__launch_bounds__" not in example.code:
-        return example
-    shapes = shapes_told(contract_of(example.task))
-    return example.model_copy(update={"code": with_choices(example.code, shapes)})
 
 
 # --- data mistakes -------------------------------------------------------------------------------

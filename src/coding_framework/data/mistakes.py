@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from coding_framework.data.examples import Receipts, round_robin
 from coding_framework.data.modules.catalog import find_draft
-from coding_framework.data.modules.examples import module_kernels
+from coding_framework.data.modules.tasks import find_module_task
 from coding_framework.data.synthesis.catalog import (
     Function,
     all_functions,
@@ -31,7 +31,6 @@ from coding_framework.data.synthesis.catalog import (
     split_of,
 )
 from coding_framework.data.synthesis.receipts import (
-    Job,
     KernelReceipt,
     by_task,
     task_digest,
@@ -176,32 +175,25 @@ class _Targets:
         self._made: dict[str, _Target] = {}
 
     @cached_property
-    def _module_receipts(self) -> Receipts:
-        return self._of_modules()
+    def _modules_by_task(self) -> Mapping[str, Sequence[KernelReceipt]]:
+        return by_task(self._of_modules())
 
     def of(self, name: str) -> _Target:
         if name not in self._made:
             task, judged = self._material(name)
-            answers = [_Answer(r.code, r.verdict_digest) for r in judged if r.verdict.correct]
-            self._made[name] = _Target(task, task_digest(task), tuple(answers))
+            found = judged.get(task_digest(task), ())
+            right = [r for r in found if r.verdict.correct and not r.level.startswith("broken")]
+            answers = tuple(_Answer(r.code, r.verdict_digest) for r in right)
+            self._made[name] = _Target(with_naive(task, right), task_digest(task), answers)
         return self._made[name]
 
-    def _material(self, name: str) -> tuple[Task, list[KernelReceipt]]:
-        """A task that is known, and what the judge said of its kernels, with their text."""
+    def _material(self, name: str) -> tuple[Task, Mapping[str, Sequence[KernelReceipt]]]:
+        """A task that is known, and the receipts among which its own are."""
         if name in self._functions:
-            task = build_task(self._functions[name])
-            found = self._by_task.get(task_digest(task), [])
-            right = [r for r in found if not r.level.startswith("broken")]
-            return with_naive(task, right), right
-        draft = find_draft(name)
-        assert draft is not None
-        task, written = module_kernels(draft)
-        judged = []
-        for kernel in written:
-            receipt = self._module_receipts.get(Job(task, kernel.level, kernel.code).key)
-            if receipt is not None:
-                judged.append(receipt.model_copy(update={"code": kernel.code}))
-        return task, judged
+            return build_task(self._functions[name]), self._by_task
+        task = find_module_task(name)
+        assert task is not None
+        return task, self._modules_by_task
 
     def _is_training(self, name: str) -> bool | None:
         """None: no such task."""

@@ -30,17 +30,26 @@ from coding_framework.data.examples import (
     repairing,
     training_examples,
 )
+from coding_framework.data.kernels import kernels_of, write_all
+from coding_framework.data.modules.attributes import with_arguments, with_other_attributes
 from coding_framework.data.modules.catalog import may_be_spelt_anew
-from coding_framework.data.modules.examples import module_kernels
 from coding_framework.data.modules.faults import break_module
-from coding_framework.data.modules.kernels import MOST_CHARACTERS
 from coding_framework.data.modules.other_sizes import at_other_sizes
 from coding_framework.data.modules.pool import shown_drafts
-from coding_framework.data.modules.records import ModuleDraft
+from coding_framework.data.modules.records import ModuleDraft, ModuleTask
 from coding_framework.data.modules.speeds import Speeds, measured_speed
+from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
+from coding_framework.data.pairs import kernel_jobs
 from coding_framework.data.synthesis.faults import BrokenKernel
-from coding_framework.data.synthesis.receipts import Job, KernelReceipt
+from coding_framework.data.synthesis.receipts import (
+    Job,
+    KernelReceipt,
+    by_task,
+    task_digest,
+    with_naive,
+)
+from coding_framework.errors import UnreadableError
 from coding_framework.types import KernelExample, Record, Role, Task, TaskScope, TrainingExample
 
 PARTS: Mapping[str, int] = {
@@ -65,6 +74,14 @@ WORTH = 0.8
 CLOSE = 0.8
 """Share of the speed of a task's best kernel from which on another level may be shown beside it."""
 SPARE = 1.1
+_BROKEN = "broken:"
+MOST_CHARACTERS = 4_800
+"""Of a kernel that an answer of 2,048 tokens can hold: by the vocabulary of Qwen2.5-Coder a token
+of kernels of that length has 2.34 characters."""
+
+
+Judgements = Mapping[str, Sequence[KernelReceipt]]
+"""Receipts by the task's digest (`by_task`)."""
 
 
 class PartStatistics(Record):
@@ -153,19 +170,20 @@ def sft_mixture(
     """The mixture of about `total` examples, deterministic. fits: whether a kernel is short enough
     for an answer; longer ones are not there for the mixture.
 
-    receipts: of module kernels. unjudged: kernels without one are taken as synthesised, and shown
-    without a verdict where a conversation shows one. drafts: tasks that it shows, by default all
-    that SFT does. functions: of the old algebra's kernels, by default those that ship, which are
-    fewer than the whole mixture wants. mistakes: examples that were built from conversations
-    (`data.mistakes`). spare: tasks beyond the catalogue, of
-    which one kernel each is shown, above `total`. other_sizes: share of the answers to a module
-    that are shown at sizes of their own (`at_other_sizes`) and with other names of constants, as
-    synthesised; with `unjudged`.
+    receipts: of module kernels, which they hold. unjudged: of tasks without one, the kernels that
+    the compiler writes are taken, and shown without a verdict where a conversation shows one.
+    drafts: tasks that it shows, by default all that SFT does. functions: receipts of the old
+    algebra's kernels, by default those that ship, which are fewer than the whole mixture wants.
+    mistakes: examples that were built from conversations (`data.mistakes`). spare: tasks beyond the
+    catalogue, of which one kernel each is shown, above `total`. other_sizes: share of the answers
+    to a module that are shown at sizes of their own (`at_other_sizes`) and with other names; with
+    `unjudged`.
     speeds: what stands for the speeds of a task's kernels where they have not all been measured;
     where it does not know them, the highest level is the fastest.
     """
     wanted = {name: round(count * total / TOTAL) for name, count in PARTS.items()}
-    known = _Known(receipts, unjudged, fits, speeds or {}, other_sizes if unjudged else 0.0)
+    judged = by_task(receipts)
+    known = _Known(judged, unjudged, fits, speeds or {}, other_sizes if unjudged else 0.0)
     taught = _Taught(known, shown_drafts() if drafts is None else drafts)
     parts = {
         "best kernel": _most(taught.best(), wanted["best kernel"]),
@@ -178,6 +196,8 @@ def sft_mixture(
     }
     if spare:
         wanted[BEYOND] = len(spare)
+        if unjudged:
+            write_all(without_receipts(spare, judged))
         beyond = _Taught(known, spare)
         parts[BEYOND] = tuple(beyond.best())
         taught.too_long += beyond.too_long
@@ -191,38 +211,72 @@ def mixture_drafts(total: int) -> list[ModuleDraft]:
     return shown_drafts()[: math.ceil(SPARE * needed)]
 
 
-def mixture_jobs(drafts: Iterable[ModuleDraft]) -> Iterator[Job]:
-    """What has to be judged for the mixture: all kernels of its tasks, and one fault of each."""
-    for draft in drafts:
-        task, kernels = module_kernels(draft)
-        yield from (Job(task, kernel.level, kernel.code) for kernel in kernels)
-        broken = break_module(kernels[0].code, task.name)
+def mixture_jobs(drafts: Iterable[ModuleDraft], receipts: Receipts) -> Iterator[Job]:
+    """What has to be judged for the mixture: the compiler's kernels of its tasks without receipts,
+    and one fault of each task's naive kernel."""
+    judged, chosen = by_task(receipts), list(drafts)
+    yield from kernel_jobs(without_receipts(chosen, judged))
+    for draft in chosen:
+        task = module_task(write_module(draft))
+        known = judged.get(task_digest(task))
+        kernels = [receipt.kernel for receipt in known] if known else _written(task)
+        broken = _broken(kernels, task.name)
         if broken is not None:
-            yield Job(task, f"broken:{broken.fault}", broken.code)
+            yield Job(task, f"{_BROKEN}{broken.fault}", broken.code, broken.why_fixed)
+
+
+def _broken(kernels: Iterable[KernelExample], name: str) -> BrokenKernel | None:
+    """The naive one with a fault of an argument; None where there is none, or nothing to break."""
+    naive = next((kernel for kernel in kernels if kernel.level == "naive"), None)
+    return break_module(naive.code, name) if naive is not None else None
+
+
+def without_receipts(drafts: Iterable[ModuleDraft], judged: Judgements) -> list[Task]:
+    """The tasks of which no kernel was judged: the compiler writes theirs. Where there are some,
+    these are the faster ones."""
+    tasks = (module_task(write_module(draft)) for draft in drafts)
+    return [task for task in tasks if task_digest(task) not in judged]
+
+
+def _written(task: Task) -> Sequence[KernelExample]:
+    """The compiler's kernels; () where it has none."""
+    try:
+        return kernels_of(task)
+    except UnreadableError:
+        return ()
 
 
 Judged = tuple[KernelExample, KernelReceipt | None]
-"""A kernel that may be shown."""
+"""A kernel, and what the judge said of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
     """What is known of kernels."""
 
-    receipts: Receipts
+    judged: Judgements
     unjudged: bool
-    """Kernels without a receipt are taken as synthesised."""
+    """Tasks without a receipt have the compiler's kernels."""
     fits: Callable[[str], bool]
     speeds: Speeds
     other_sizes: float
 
-    def receipt(self, task: Task, code: str) -> KernelReceipt | None:
-        return self.receipts.get(Job(task, "", code).key)
+    def of(self, task: Task) -> list[Judged]:
+        """A task's kernels, right or wrong."""
+        found = self.judged.get(task_digest(task), ())
+        if found or not self.unjudged:
+            return [(r.kernel, r) for r in found if not r.level.startswith(_BROKEN)]
+        return [(kernel, None) for kernel in _written(task)]
 
-    def correct(self, task: Task, kernels: Iterable[KernelExample]) -> list[Judged]:
-        """Those that may be shown: short enough for an answer, and not known to be wrong."""
-        found = [(k, self.receipt(task, k.code)) for k in kernels if self.fits(k.code)]
-        return [(k, r) for k, r in found if (r.verdict.correct if r is not None else self.unjudged)]
+    def wrong(self, task: Task, broken: BrokenKernel) -> KernelReceipt | None:
+        """The receipt of a kernel with a fault."""
+        found = self.judged.get(task_digest(task), ())
+        return next((r for r in found if r.code == broken.code), None)
+
+    def may_be_shown(self, kernel: Judged) -> bool:
+        """Whether it is short enough for an answer, and not known to be wrong."""
+        receipt = kernel[1]
+        return self.fits(kernel[0].code) and (receipt is None or receipt.verdict.correct)
 
     def ordered(self, family: str, kernels: list[Judged]) -> tuple[list[Judged], list[float]]:
         """(a task's kernels from the slowest to the fastest, their relative speeds): each as it was
@@ -255,7 +309,7 @@ class _Known:
 class _Shown:
     """A task with what may be shown of it."""
 
-    draft: ModuleDraft
+    module: ModuleTask
     task: Task
     kernels: list[Judged]
     """Correct, from the slowest to the fastest."""
@@ -281,62 +335,61 @@ class _Taught:
         return self._made[draft.name]
 
     def _make(self, draft: ModuleDraft) -> _Shown | None:
-        known = self._known
-        task, kernels = module_kernels(draft)
-        self.too_long.update(k.level for k in kernels if not known.fits(k.code))
-        correct = known.correct(task, kernels)
+        known, module = self._known, write_module(draft)
+        task = module_task(module)
+        kernels = known.of(task)
+        self.too_long.update(k.level for k, _ in kernels if not known.fits(k.code))
+        correct = [one for one in kernels if known.may_be_shown(one)]
         if not correct:
             return None
+        task = with_naive(task, known.judged.get(task_digest(task), ()))
         correct, speeds = known.ordered(task.family, correct)
         worth = [i for i, kernel in enumerate(correct) if not known.is_slow(task.family, kernel)]
         shortest = min(range(len(correct)), key=lambda i: len(correct[i][0].code))
         best = worth[-1] if worth else shortest
         others = (i for i in worth or range(len(correct)) if i != best)
         close = [i for i in others if not speeds or speeds[i] >= CLOSE * speeds[-1]]
-        broken = break_module(kernels[0].code, task.name)
-        return _Shown(draft, task, correct, best, close, broken)
+        broken = _broken([kernel for kernel, _ in kernels], task.name)
+        return _Shown(module, task, correct, best, close, broken)
 
     def _all(self) -> Iterator[_Shown]:
         return (shown for shown in map(self._of, self._drafts) if shown is not None)
 
-    def _answer(self, shown: _Shown, at: int, spelling: int = 0) -> TrainingExample | None:
-        """The task and one of its kernels; a part of them at other sizes and with other names,
-        where a kernel of that level may be another. None: that spelling has no such kernel."""
+    def _answer(self, shown: _Shown, at: int, spelling: int = 0) -> TrainingExample:
+        """The task and one of its kernels; a part of them at other sizes and with other names. The
+        kernel is the same then, but for its arguments' names: at other sizes without a receipt."""
         kernel, receipt = shown.kernels[at]
-        task, known = shown.task, self._known
-        own_sizes = random.Random(f"{task.name}/{at}/{spelling}").random() >= known.other_sizes
-        draft = shown.draft if own_sizes else at_other_sizes(shown.draft, spelling)
-        if draft is not shown.draft or spelling:
-            task, kernels = module_kernels(draft, spelling, renamed=not own_sizes)
-            found = [one for one in known.correct(task, kernels) if one[0].level == kernel.level]
-            if not found:
-                return None if spelling else _generate(shown.task, kernel, receipt)
-            kernel, receipt = found[0]
-        example = _generate(task, kernel, receipt)
-        said = "/spelt-anew" * (spelling > 0) + "/other-sizes" * (draft is not shown.draft)
-        return example.model_copy(update={"id": example.id + said}) if said else example
+        own = shown.module.draft
+        drawn = random.Random(f"{own.name}/{at}/{spelling}").random() < self._known.other_sizes
+        draft = at_other_sizes(own, spelling) if drawn else own
+        moved = draft is not own
+        if not spelling and not moved:
+            return _generate(shown.task, kernel, receipt)
+        module = write_module(draft, spelling, renamed=moved)
+        if moved:
+            module = with_other_attributes(module, spelling)
+        code = with_arguments(kernel.code, shown.module, module)
+        kernel = kernel.model_copy(update={"code": code})
+        example = _generate(module_task(module), kernel, None if moved else receipt)
+        said = "/spelt-anew" * (spelling > 0) + "/other-sizes" * moved
+        return example.model_copy(update={"id": example.id + said})
 
     def best(self) -> Iterator[TrainingExample]:
-        yield from filter(None, (self._answer(shown, shown.best) for shown in self._all()))
+        yield from (self._answer(shown, shown.best) for shown in self._all())
 
     def spelt_anew(self) -> Iterator[TrainingExample]:
         """The best kernel of tasks of one layer, for another spelling of the module."""
         for shown in self._all():
-            if not may_be_spelt_anew(shown.draft):
-                continue
-            if write_module(shown.draft, 1).source == shown.task.reference:
-                continue
-            if (example := self._answer(shown, shown.best, spelling=1)) is not None:
-                yield example
+            draft = shown.module.draft
+            if may_be_spelt_anew(draft) and write_module(draft, 1).source != shown.task.reference:
+                yield self._answer(shown, shown.best, spelling=1)
 
     def others(self) -> Iterator[TrainingExample]:
         """Of each task one kernel that is not the best and about as fast, so that the policy keeps
         several ways to answer: every level comes up."""
         for number, shown in enumerate(self._all()):
             if shown.close:
-                example = self._answer(shown, shown.close[number % len(shown.close)])
-                if example is not None:
-                    yield example
+                yield self._answer(shown, shown.close[number % len(shown.close)])
 
     def improvements(self) -> Iterator[TrainingExample]:
         """From a kernel to the next faster one; without a verdict where one of them has none."""
@@ -355,7 +408,7 @@ class _Taught:
             if shown.broken is None or naive is None:
                 continue
             (kernel, after), broken = naive, shown.broken
-            before = self._known.receipt(shown.task, broken.code)
+            before = self._known.wrong(shown.task, broken)
             if before is not None and after is not None:
                 if not before.verdict.correct:
                     number = before.kernel_sha256[:8]

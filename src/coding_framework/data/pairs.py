@@ -1,4 +1,4 @@
-"""Supervised pairs of the whole catalogue: every kernel, every improvement, several repairs a task.
+"""Supervised pairs of the catalogues: every kernel, every improvement, several repairs a task.
 
 `examples` gives a small model one example a task; here are all that the receipts hold, for larger
 data. Guaranteed: answers were judged correct, repaired kernels were judged not correct, and
@@ -11,6 +11,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -23,14 +24,8 @@ from coding_framework.data.examples import (
     repairing,
     round_robin,
 )
-from coding_framework.data.kernels import write_all
-from coding_framework.data.synthesis.catalog import (
-    Function,
-    build_task,
-    family_of,
-    kernels,
-    split_of,
-)
+from coding_framework.data.kernels import kernels_of, write_all
+from coding_framework.data.synthesis.catalog import Function, family_of
 from coding_framework.data.synthesis.faults import BrokenKernel, break_in_many_ways
 from coding_framework.data.synthesis.receipts import (
     Job,
@@ -40,7 +35,8 @@ from coding_framework.data.synthesis.receipts import (
     task_digest,
     with_naive,
 )
-from coding_framework.types import KernelExample, Split, Task, TrainingExample
+from coding_framework.errors import UnreadableError
+from coding_framework.types import Split, Task, TrainingExample
 
 REPAIRS = 2
 """Broken kernels of a training task: of its naive kernel and of its best one, one each in turn."""
@@ -49,24 +45,24 @@ _FASTER = 1.02
 """An optimiser's answer is at most this many times slower: the time model is not good for 2%."""
 
 
-def kernel_jobs(functions: Iterable[Function]) -> Iterator[Job]:
-    """All kernels of the functions."""
-    chosen = list(functions)
-    write_all([build_task(function) for function in chosen])
-    for function in chosen:
-        task = build_task(function)
-        for kernel in kernels(function):
-            yield Job(task, kernel.level, kernel.code, kernel.why_faster)
+def kernel_jobs(tasks: Iterable[Task]) -> Iterator[Job]:
+    """All kernels that the compiler writes for the tasks; none of a task that it cannot read."""
+    chosen = list(tasks)
+    write_all(chosen)
+    for task in chosen:
+        with suppress(UnreadableError):
+            for kernel in kernels_of(task):
+                yield Job(task, kernel.level, kernel.code, kernel.why_faster)
 
 
-def pair_jobs(functions: Iterable[Function]) -> Iterator[Job]:
-    """What pairs need beyond `kernel_jobs`: broken kernels."""
-    for function in functions:
-        if split_of(function) is not Split.TRAIN:
+def pair_jobs(tasks: Iterable[Task]) -> Iterator[Job]:
+    """What pairs need beyond `kernel_jobs`: broken kernels of training tasks."""
+    for task in tasks:
+        if task.split is not Split.TRAIN:
             continue
-        task, made = build_task(function), kernels(function)
-        for kernel, seed in _to_break(function, made):
-            for broken in break_in_many_ways(kernel.code, seed, REPAIRS // 2):
+        made, seed = kernels_of(task), zlib.crc32(task.name.encode())
+        for number, kernel in enumerate(dict.fromkeys((made[0], made[-1]))):
+            for broken in break_in_many_ways(kernel.code, seed + number, REPAIRS // 2):
                 yield Job(task, f"broken:{broken.fault}", broken.code, broken.why_fixed)
 
 
@@ -76,15 +72,6 @@ def balanced(functions: Sequence[Function], count: int | None) -> list[Function]
     for function in functions:
         families.setdefault(family_of(function).name, []).append(function)
     return list(islice(round_robin(families.values()), count))
-
-
-def _to_break(
-    function: Function, made: Sequence[KernelExample]
-) -> Iterator[tuple[KernelExample, int]]:
-    """The naive kernel and the best one, each with a seed."""
-    seed = zlib.crc32(function.name.encode())
-    for number, kernel in enumerate(dict.fromkeys((made[0], made[-1]))):
-        yield kernel, seed + number
 
 
 @dataclass
@@ -98,17 +85,16 @@ class PairReport:
 
 
 def sft_pairs(
-    functions: Iterable[Function],
+    tasks: Iterable[Task],
     receipts: Mapping[Key, KernelReceipt],
     report: PairReport,
 ) -> Iterator[TrainingExample]:
-    """All pairs of the training functions, deterministic, counted in `report` as they are made."""
+    """All pairs of the training tasks, deterministic, counted in `report` as they are made."""
     judged = by_task(receipts)
     seen: set[tuple[str, ...]] = set()
-    for function in functions:
-        if split_of(function) is not Split.TRAIN or function.name in KERNELBENCH_HAS:
+    for task in tasks:
+        if task.split is not Split.TRAIN or task.name in KERNELBENCH_HAS:
             continue
-        task = build_task(function)
         found = judged.get(task_digest(task), ())
         report.left_out["not judged"] += not found
         for example, digest in _pairs(task, found, report):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -19,12 +20,18 @@ from coding_framework.data.kernelbench.problems import (
     read_source,
     unreadable,
 )
-from coding_framework.data.modules.catalog import all_drafts, find_module
-from coding_framework.data.modules.kernels import kernels_of
-from coding_framework.data.modules.tasks import find_module_task
+from coding_framework.data.kernels import kernels_of
+from coding_framework.data.modules import tasks as modules
+from coding_framework.data.modules.catalog import all_drafts
+from coding_framework.data.modules.receipts import module_receipts
 from coding_framework.data.problem_checks import RandomOutputError, explained, require_function
 from coding_framework.data.synthesis import catalog
-from coding_framework.data.synthesis.receipts import KernelReceipt, packaged_kernels
+from coding_framework.data.synthesis.receipts import (
+    KernelReceipt,
+    by_task,
+    packaged_kernels,
+    task_digest,
+)
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
 from coding_framework.task_shapes import SHAPE_SETS, UNSEEN_SHAPE_SETS, count_shape_sets
@@ -76,7 +83,7 @@ def find_task(spec: str, inputs: str = "", init: str = "") -> Task:
 def named_task(spec: str) -> Task | None:
     """The task of that name, never a file; None where there is none."""
     name = spec.removesuffix(SUFFIX)
-    task = catalog.find(name) or find_module_task(name)
+    task = catalog.find(name) or modules.find_module_task(name)
     if task is not None and spec.endswith(SUFFIX):
         return with_held_out_shapes(task)
     return task
@@ -145,16 +152,20 @@ def describe_task(task: Task) -> str:
         )
         lines.append(f"{case.name}: {inputs}")
     lines += ["", *_what_draws_keep(task)]
-    judged = {receipt.code: receipt for receipt in packaged_kernels(task)}
-    written = catalog.kernels_of(task.name) if task.source == "synthesis" and not judged else ()
-    for example in written or [r.kernel for r in judged.values()]:
+    judged = {receipt.code: receipt for receipt in _receipts(task)}
+    ours = task.source in ("synthesis", modules.SOURCE)
+    for example in [r.kernel for r in judged.values()] or (kernels_of(task) if ours else ()):
         said = _what_the_judge_said(judged.get(example.code))
         why = example.why_faster or "the baseline"
         lines += ["", f"--- {example.level}: {why} ({said})", example.code]
-    module = find_module(task.name)
-    for kernel in kernels_of(module) if module is not None else ():
-        lines += ["", f"--- level {kernel.level}: {kernel.reason or 'the baseline'}", kernel.source]
     return "\n".join(lines)
+
+
+def _receipts(task: Task) -> Sequence[KernelReceipt]:
+    """Of the task's kernels, the naive one first."""
+    if task.source == modules.SOURCE:
+        return by_task(module_receipts()).get(task_digest(task), ())
+    return packaged_kernels(task)
 
 
 def _what_draws_keep(task: Task) -> list[str]:

@@ -18,7 +18,6 @@ from coding_framework.data.mistakes import (
     what_was_wrong,
 )
 from coding_framework.data.modules.catalog import all_drafts
-from coding_framework.data.modules.examples import module_kernels
 from coding_framework.data.modules.receipts import module_receipts
 from coding_framework.data.synthesis.receipts import (
     Job,
@@ -47,6 +46,7 @@ from coding_framework.types import (
     TrainingExample,
     Verdict,
 )
+from support.judged_modules import judged_jobs
 
 pytestmark = pytest.mark.unit
 
@@ -160,11 +160,10 @@ def module(part: str) -> tuple[Task, KernelExample, KernelReceipt]:
     """A task of modules of that part, a kernel of it that is not naive, and its receipt."""
     receipts = module_receipts()
     for draft in all_drafts():
-        if draft.part == part:
-            task, kernels = module_kernels(draft)
-            found = receipts.get(Job(task, "", kernels[-1].code).key)
-            if len(kernels) > 1 and found is not None and found.verdict.correct:
-                return task, kernels[-1], found
+        jobs = judged_jobs(draft) if draft.part == part else []
+        if len(jobs) > 1 and receipts[jobs[-1].key].verdict.correct:
+            found = receipts[jobs[-1].key]
+            return jobs[-1].task, found.kernel, found
     raise AssertionError(f"no module of {part} has receipts")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -13,7 +14,8 @@ import torch
 from coding_framework.commands.build_data import EXAMPLES_NAME, build_mixture
 from coding_framework.commands.data import MixtureOptions
 from coding_framework.data.example_store import read_training_examples
-from coding_framework.data.examples import training_examples
+from coding_framework.data.examples import Receipts, training_examples
+from coding_framework.data.kernels import kernels_of
 from coding_framework.data.mixture import (
     BEYOND,
     PARTS,
@@ -28,15 +30,12 @@ from coding_framework.data.modules.catalog import (
     excluded_keys,
     excluded_spellings,
     find_draft,
-    find_module,
     may_be_spelt_anew,
     part_of_block,
     spare_drafts,
 )
 from coding_framework.data.modules.epilogues import FUSED_FAMILIES, ONES
 from coding_framework.data.modules.faults import ARGUMENT_FAULTS, break_module
-from coding_framework.data.modules.kernels import kernels_of
-from coding_framework.data.modules.kernels.convolutions import MOST_TAPS
 from coding_framework.data.modules.other_sizes import at_other_sizes
 from coding_framework.data.modules.pool import (
     is_shown,
@@ -45,6 +44,7 @@ from coding_framework.data.modules.pool import (
     validation_modules,
     wider_drafts,
 )
+from coding_framework.data.modules.receipts import packaged_module_receipts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.speeds import (
     ENOUGH,
@@ -54,14 +54,16 @@ from coding_framework.data.modules.speeds import (
     write_speeds,
 )
 from coding_framework.data.modules.tasks import module_task
-from coding_framework.data.modules.wider import MANY_TAPS
+from coding_framework.data.modules.wider import MANY_TAPS, MOST_TAPS
 from coding_framework.data.modules.writing import write_module
-from coding_framework.data.synthesis.receipts import Job, KernelReceipt
+from coding_framework.data.synthesis.receipts import Job, KernelReceipt, Key
 from coding_framework.errors import UsageError
 from coding_framework.types import Role, Split, Status
+from support.judged_modules import judged_jobs, judged_kernels
 from support.made_conversations import make_verdict
 
 pytestmark = pytest.mark.unit
+SHIPPED = packaged_module_receipts()
 
 
 def test_its_parts_have_the_shares_of_the_plan() -> None:
@@ -70,7 +72,8 @@ def test_its_parts_have_the_shares_of_the_plan() -> None:
     assert modules == TOTAL / 2
     assert PARTS["best kernel"] == 0.7 * modules
     mistakes = training_examples(Role.OPTIMIZER, 20, max_steps=2)
-    mixture = sft_mixture({}, unjudged=True, total=120, mistakes=mistakes)
+    drafts = [d for d in shown_drafts() if judged_jobs(d)][:80]
+    mixture = sft_mixture(SHIPPED, unjudged=True, total=120, mistakes=mistakes, drafts=drafts)
     found = mixture.statistics()
     assert found.examples == 120
     assert {n: (p.wanted, p.found) for n, p in found.parts.items()} == {
@@ -87,7 +90,7 @@ def test_its_parts_have_the_shares_of_the_plan() -> None:
 
 
 def test_no_example_is_of_a_task_that_is_left_for_others() -> None:
-    mixture = sft_mixture({}, unjudged=True, total=120)
+    mixture = sft_mixture(SHIPPED, unjudged=True, total=120)
     drafts = {d.name for d in shown_drafts()}
     for example in mixture.examples():
         assert example.task.split is Split.TRAIN
@@ -123,11 +126,10 @@ def test_a_part_without_material_is_short_and_says_so() -> None:
 
 
 def test_what_the_receipts_say_decides_which_kernel_is_shown() -> None:
-    draft = next(d for d in shown_drafts() if len(kernels_of(write_module(d))) > 2)
-    jobs = list(mixture_jobs([draft]))
-    ours = [j for j in jobs if not j.level.startswith("broken")]
+    draft = next(d for d in shown_drafts() if len(judged_jobs(d)) > 2)
+    ours = judged_jobs(draft)
     times = {ours[0].level: 3.0, ours[1].level: 1.0, ours[2].level: 2.0}
-    receipts = {j.key: _receipt(j, times.get(j.level, 9.0)) for j in jobs}
+    receipts = _receipts(_receipt(j, times.get(j.level, 9.0)) for j in ours)
     mixture = sft_mixture(receipts, functions={}, fits=lambda _: True, drafts=[draft])
     (fastest,) = mixture.parts["best kernel"]
     assert fastest.code == ours[1].code
@@ -139,10 +141,47 @@ def test_what_the_receipts_say_decides_which_kernel_is_shown() -> None:
     assert times.get(after.level, 9.0) <= times.get(before.level, 9.0)
 
 
-def _levels(draft: ModuleDraft) -> dict[str, int]:
-    """Level -> length of the draft's kernel."""
-    module = write_module(draft)
-    return {f"level {k.level}" if k.level else "naive": len(k.source) for k in kernels_of(module)}
+def test_what_is_to_be_judged_are_kernels_of_tasks_without_any_and_one_fault_of_each() -> None:
+    known = find_draft("m2_conv2d_relu_global_pool_group_norm_dd2f58")
+    assert known is not None
+    new = next(d for d in shown_drafts() if d.family == "bmm_fused" and not judged_jobs(d))
+    jobs = list(mixture_jobs([known, new], SHIPPED))
+    assert {job.task.name for job in jobs if job.level == "naive"} == {new.name}
+    (fault,) = (job for job in jobs if job.task.name == known.name)
+    assert fault.level.startswith("broken:")
+    assert judged_jobs(known)[0].level == "naive"
+    receipts = {**SHIPPED, **_receipts([_receipt(fault, 1.0)])}
+    mixture = sft_mixture(receipts, functions={}, fits=lambda _: True, drafts=[known])
+    (repair,) = mixture.parts["argument faults"]
+    assert (repair.previous_code, repair.code) == (fault.code, judged_jobs(known)[0].code)
+    assert repair.previous_verdict is not None
+
+
+def test_of_a_task_without_receipts_the_compilers_kernels_are_shown_where_that_is_wanted() -> None:
+    draft = next(d for d in shown_drafts() if d.family == "linear_fused" and not judged_jobs(d))
+    for unjudged in (False, True):
+        mixture = sft_mixture(
+            SHIPPED, unjudged=unjudged, functions={}, fits=lambda _: True, drafts=[draft]
+        )
+        found = mixture.parts["best kernel"]
+        assert [e.code for e in found] == [
+            kernel.code for kernel in kernels_of(module_task(write_module(draft)))[-1:] if unjudged
+        ]
+        assert not any(e.receipt for e in found)
+
+
+def _with_four(family: str) -> ModuleDraft:
+    """A task with four judged kernels."""
+    return next(d for d in shown_drafts() if d.family == family and len(judged_jobs(d)) == 4)
+
+
+def _levels(draft: ModuleDraft) -> list[str]:
+    return [job.level for job in judged_jobs(draft)]
+
+
+def _unjudged(draft: ModuleDraft) -> Receipts:
+    """The draft's kernels, right, with no time that tells them apart."""
+    return _receipts(_receipt(job, 1.0) for job in judged_jobs(draft))
 
 
 @pytest.mark.parametrize(
@@ -152,31 +191,37 @@ def _levels(draft: ModuleDraft) -> dict[str, int]:
 def test_a_kernel_that_loses_to_eager_is_not_shown_for_its_speed(
     speed: tuple[float, float], shown: str
 ) -> None:
-    draft = next(d for d in shown_drafts() if d.family == "linear_fused" and len(_levels(d)) == 4)
+    draft = next(
+        d for d in shown_drafts() if d.family == "linear_fused" and len(judged_jobs(d)) == 4
+    )
     speeds = {(draft.family, level): LevelSpeed(0.1, 0.0) for level in _levels(draft)}
     speeds[draft.family, "level 3"] = LevelSpeed(*speed)
     mixture = sft_mixture(
-        {}, unjudged=True, functions={}, fits=lambda _: True, drafts=[draft], speeds=speeds
+        _unjudged(draft), functions={}, fits=lambda _: True, drafts=[draft], speeds=speeds
     )
     (best,) = mixture.parts["best kernel"]
     assert best.id.split("/")[2] == shown
     others = mixture.parts["another level"]
     assert [e.id.split("/")[2] for e in others] == (["level 3"] if shown == "naive" else [])
     (better,) = mixture.parts["optimise"]
-    order = [k.source for k in sorted(kernels_of(write_module(draft)), key=lambda k: k.level == 3)]
+    order = [j.code for j in sorted(judged_jobs(draft), key=lambda j: j.level == "level 3")]
     assert order.index(better.code) == order.index(better.previous_code or "") + 1
 
 
 def test_another_level_is_shown_where_it_is_about_as_fast_and_one_layer_for_a_second_spelling() -> (
     None
 ):
-    draft = next(d for d in shown_drafts() if d.family == "matrix_product" and len(_levels(d)) == 4)
+    draft = next(
+        d for d in shown_drafts() if d.family == "matrix_product" and len(judged_jobs(d)) == 4
+    )
     for other, count in ((0.7, 0), (0.9, 1)):
-        speeds = {(draft.family, level): LevelSpeed(0.1, 0.0) for level in _levels(draft)}
+        speeds = {
+            (draft.family, level): LevelSpeed(0.1, 0.0) for level in judged_kernels(draft.name)
+        }
         speeds[draft.family, "level 3"] = LevelSpeed(2.0, 1.0)
         speeds[draft.family, "level 1"] = LevelSpeed(2.0 * other, 1.0)
         mixture = sft_mixture(
-            {}, unjudged=True, functions={}, fits=lambda _: True, drafts=[draft], speeds=speeds
+            _unjudged(draft), functions={}, fits=lambda _: True, drafts=[draft], speeds=speeds
         )
         (best,) = mixture.parts["best kernel"]
         assert [e.id.split("/")[2] for e in mixture.parts["another level"]] == ["level 1"] * count
@@ -188,31 +233,25 @@ def test_another_level_is_shown_where_it_is_about_as_fast_and_one_layer_for_a_se
 
 def test_no_second_spelling_is_like_a_problem_or_longer_than_an_answer() -> None:
     assert excluded_spellings() < {d.key for d in all_drafts() if d.level == 1}
-    drafts = [d for d in shown_drafts() if d.key in excluded_spellings()][:5]
+    drafts = [d for d in shown_drafts() if d.key in excluded_spellings() and judged_jobs(d)][:5]
     assert len(drafts) == 5
-    found = sft_mixture({}, unjudged=True, functions={}, drafts=drafts)
+    found = sft_mixture(SHIPPED, functions={}, drafts=drafts)
     assert len(found.parts["best kernel"]) == 5
     assert not found.parts["another spelling"]
-    draft = next(
-        d for d in shown_drafts()
-        if may_be_spelt_anew(d) and 0 < len(naive(d, 0)) < len(naive(d, 1)) and len(_levels(d)) == 1
-    )  # fmt: skip
-    for most, count in ((len(naive(draft, 1)), 1), (len(naive(draft, 0)), 0)):
+    draft = next(d for d in shown_drafts() if may_be_spelt_anew(d) and len(judged_jobs(d)) == 1)
+    (job,) = judged_jobs(draft)
+    for most, count in ((len(job.code), 1), (len(job.code) - 1, 0)):
         found = sft_mixture(
-            {}, unjudged=True, functions={}, drafts=[draft], fits=lambda c, n=most: len(c) <= n
+            SHIPPED, functions={}, drafts=[draft], fits=lambda c, n=most: len(c) <= n
         )
-        assert len(found.parts["best kernel"]) == 1
+        assert len(found.parts["best kernel"]) == count
         assert len(found.parts["another spelling"]) == count
 
 
-def naive(draft: ModuleDraft, spelling: int) -> str:
-    return kernels_of(write_module(draft, spelling))[0].source
-
-
 def test_times_of_the_emulator_do_not_go_before_what_was_measured() -> None:
-    draft = next(d for d in shown_drafts() if len(kernels_of(write_module(d))) == 2)
-    jobs = [j for j in mixture_jobs([draft]) if not j.level.startswith("broken")]
-    modelled = {j.key: _receipt(j, ms) for j, ms in zip(jobs, (1.0, 9.0), strict=True)}
+    draft = next(d for d in shown_drafts() if len(judged_jobs(d)) == 2)
+    jobs = judged_jobs(draft)
+    modelled = _receipts(_receipt(j, ms) for j, ms in zip(jobs, (1.0, 9.0), strict=True))
     speeds = {(draft.family, j.level): LevelSpeed(n + 1.0, 1.0) for n, j in enumerate(jobs)}
     for known, fastest in ((speeds, jobs[1]), ({}, jobs[0])):
         mixture = sft_mixture(
@@ -222,37 +261,29 @@ def test_times_of_the_emulator_do_not_go_before_what_was_measured() -> None:
 
 
 def test_what_was_measured_of_a_task_goes_before_what_its_family_is_like() -> None:
-    draft = next(d for d in shown_drafts() if len(kernels_of(write_module(d))) == 2)
-    jobs = [j for j in mixture_jobs([draft]) if not j.level.startswith("broken")]
+    draft = next(d for d in shown_drafts() if len(judged_jobs(d)) == 2)
+    jobs = judged_jobs(draft)
     speeds = {(draft.family, j.level): LevelSpeed(n + 1.0, 1.0) for n, j in enumerate(jobs)}
-    measured = {j.key: _measured(j, s) for j, s in zip(jobs, (1.5, 1.1), strict=True)}
-    shown = []
-    for known in ({}, measured, dict(list(measured.items())[:1])):
+    measured = _receipts(_measured(j, s) for j, s in zip(jobs, (1.5, 1.1), strict=True))
+    for known, best in ((_unjudged(draft), jobs[1]), (measured, jobs[0])):
         mixture = sft_mixture(
-            known, unjudged=True, functions={}, fits=lambda _: True, drafts=[draft], speeds=speeds
+            known, functions={}, fits=lambda _: True, drafts=[draft], speeds=speeds
         )
-        (best,) = mixture.parts["best kernel"]
-        (better,) = mixture.parts["optimise"]
-        shown.append((best.code, bool(best.receipt), better.previous_verdict is not None))
-    assert shown == [
-        (jobs[1].code, False, False), (jobs[0].code, True, True), (jobs[1].code, False, False),
-    ]  # fmt: skip
+        assert [e.code for e in mixture.parts["best kernel"]] == [best.code]
     wrong = _receipt(jobs[1], 1.0)
     verdict = wrong.verdict.model_copy(update={"status": Status.WRONG_OUTPUT})
-    known = {jobs[1].key: wrong.model_copy(update={"verdict": verdict})}
-    mixture = sft_mixture(
-        known, unjudged=True, functions={}, fits=lambda _: True, drafts=[draft], speeds=speeds
-    )
+    known = {**_unjudged(draft), wrong.key: wrong.model_copy(update={"verdict": verdict})}
+    mixture = sft_mixture(known, functions={}, fits=lambda _: True, drafts=[draft], speeds=speeds)
     assert [e.code for e in mixture.parts["best kernel"]] == [jobs[0].code]
 
 
 def test_a_family_whose_fast_kernels_keep_up_is_shown_them_where_they_lose_too() -> None:
     """A policy that was shown the short ones there wrote them for all tasks of the family."""
-    draft = next(d for d in shown_drafts() if len(kernels_of(write_module(d))) == 2)
-    jobs = [j for j in mixture_jobs([draft]) if not j.level.startswith("broken")]
+    draft = next(d for d in shown_drafts() if len(judged_jobs(d)) == 2)
+    jobs = judged_jobs(draft)
     speeds = {(draft.family, jobs[0].level): LevelSpeed(0.2, 0.1)}
     speeds[draft.family, jobs[1].level] = LevelSpeed(0.9, 0.4)
-    known = {j.key: _measured(j, s) for j, s in zip(jobs, (0.5, 0.3), strict=True)}
+    known = _receipts(_measured(j, s) for j, s in zip(jobs, (0.5, 0.3), strict=True))
     for table, shown in ((speeds, jobs[1]), ({}, min(jobs, key=lambda j: len(j.code)))):
         mixture = sft_mixture(
             known, functions={}, fits=lambda _: True, drafts=[draft], speeds=table
@@ -263,8 +294,8 @@ def test_a_family_whose_fast_kernels_keep_up_is_shown_them_where_they_lose_too()
 
 
 def test_what_was_measured_stands_for_the_kernels_of_its_family_and_level(tmp_path: Path) -> None:
-    drafts = [d for d in shown_drafts() if d.family == "linear_fused"][:ENOUGH]
-    jobs = [j for j in mixture_jobs(drafts) if j.level == "naive"]
+    naive = (judged_jobs(d)[:1] for d in shown_drafts() if d.family == "linear_fused")
+    jobs = [job for found in naive for job in found if job.level == "naive"][:ENOUGH]
     place = ("linear_fused", "naive")
     shipped = {place: LevelSpeed(0.5, 0.1), ("softmax", "naive"): LevelSpeed(2.0, 1.0)}
     receipts = [_receipt(j, 1.0) for j in jobs]
@@ -300,12 +331,13 @@ def test_spare_modules_come_on_top_and_are_of_no_other_part() -> None:
     fewer = spare_drafts(2)
     assert fewer == spare[: len(fewer)]
     assert not {d.key for d in spare} & constant_keys()
+    spare = spare[:3]
     mixture = sft_mixture(
-        {}, unjudged=True, total=24, functions={}, spare=spare, fits=lambda _: True
+        SHIPPED, unjudged=True, total=24, functions={}, spare=spare, fits=lambda _: True
     )
     shown = mixture.parts[BEYOND]
     assert [e.task.name for e in shown] == [d.name for d in spare]
-    assert len({e.id.split("/")[2] for e in shown}) > 1
+    assert [e.code for e in shown] == [kernels_of(e.task)[-1].code for e in shown]
     assert find_draft(spare[0].name) is None
     with pytest.raises(UsageError, match="1200 spare modules"):
         spare_drafts(1201)
@@ -392,19 +424,15 @@ def test_convolutions_of_many_taps_are_shown_beside_those_of_few() -> None:
     many = [d for d in many if d not in most]
     assert (len(many), len(convolutions) - len(many) - len(most) > 300) == (400, True)
     assert len(most) > 100
-    assert {v.level for v in kernels_of(write_module(most[0]))} == {0, 3}
     sides = [d.operations[0].integers("kernel_size") for d in many]
     assert sum(a != b for a, b in sides) > 200
-    long = [v.source for d in many[:8] for v in kernels_of(write_module(d)) if v.level == 4]
-    assert len(long) > 4
-    assert all("unsigned long long inside" in source for source in long)
 
 
 def test_each_family_of_wider_modules_has_kernels() -> None:
     first = {d.family: d for d in reversed(wider_drafts(3))}
     assert len(first) > 25
-    for draft in first.values():
-        assert kernels_of(write_module(draft)), draft.key
+    for draft in list(first.values())[::10]:
+        assert kernels_of(module_task(write_module(draft))), draft.key
 
 
 def _receipt(job: Job, ms: float) -> KernelReceipt:
@@ -416,8 +444,12 @@ def _receipt(job: Job, ms: float) -> KernelReceipt:
     digest, sha = job.key
     return KernelReceipt(
         task=job.task.name, level=job.level, task_digest=digest, kernel_sha256=sha,
-        verdict=verdict, verdict_digest=f"verdict of {sha}",
+        verdict=verdict, verdict_digest=f"verdict of {sha}", code=job.code, why=job.why,
     )  # fmt: skip
+
+
+def _receipts(found: Iterable[KernelReceipt]) -> dict[Key, KernelReceipt]:
+    return {receipt.key: receipt for receipt in found}
 
 
 def _measured(job: Job, speed: float) -> KernelReceipt:
@@ -430,9 +462,7 @@ def _measured(job: Job, speed: float) -> KernelReceipt:
 
 
 def test_a_kernel_that_is_too_long_for_an_answer_is_not_shown() -> None:
-    mixture = sft_mixture(
-        {}, unjudged=True, total=120, functions={}, fits=lambda code: len(code) < 2000
-    )
+    mixture = sft_mixture(SHIPPED, total=120, functions={}, fits=lambda code: len(code) < 2000)
     lengths = [len(e.code) for e in mixture.parts["best kernel"]]
     assert len(lengths) == 42
     assert max(lengths) < 2000
@@ -466,10 +496,9 @@ def test_each_fault_of_an_argument_is_put_into_a_kernel(fault: object) -> None:
 
 
 def test_a_task_has_the_same_fault_each_time_and_some_have_none() -> None:
-    module = find_module("m2_conv2d_tanh_scale_logsumexp_add_scalar_617b94")
-    assert module is not None
-    code = kernels_of(module)[0].source
-    one, other = (break_module(code, module.name) for _ in range(2))
+    name = "m2_conv2d_relu_global_pool_group_norm_dd2f58"
+    code = judged_kernels(name)["naive"]
+    one, other = (break_module(code, name) for _ in range(2))
     assert one is not None
     assert one == other
     assert one.code != code

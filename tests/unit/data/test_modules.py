@@ -1,4 +1,4 @@
-"""Module tasks: the catalogue, their sources, their shapes, and their naive kernels' text."""
+"""Module tasks: the catalogue, their sources, their shapes, and the kernels that were judged."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from coding_framework.data.modules.catalog import (
     module_tasks,
 )
 from coding_framework.data.modules.epilogues import pairs_of
-from coding_framework.data.modules.examples import module_jobs, module_pairs
-from coding_framework.data.modules.kernels import kernels_of
-from coding_framework.data.modules.kernels.naive import lower
-from coding_framework.data.modules.records import ModuleDraft, extent, shape_of
+from coding_framework.data.modules.receipts import packaged_module_receipts
+from coding_framework.data.modules.records import ModuleDraft, shape_of
+from coding_framework.data.modules.sums import result
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
-from coding_framework.data.pairs import PairReport
-from coding_framework.data.synthesis.receipts import packaged_receipts
+from coding_framework.data.pairs import PairReport, sft_pairs
+from coding_framework.data.synthesis.receipts import task_digest
+from coding_framework.types import Candidate
+from support.judged_modules import judged_jobs
 
 pytestmark = pytest.mark.unit
 
@@ -66,12 +67,12 @@ def test_training_shares_no_held_out_family_combination_or_pair() -> None:
     assert all(not set(pairs_of(d)) <= pairs for d in others if d.level == 2)
 
 
-def test_a_module_runs_at_all_its_sizes_and_gives_what_its_kernel_gives() -> None:
+def test_a_module_runs_at_all_its_sizes_and_gives_the_shape_that_is_foretold() -> None:
     import torch
 
     for draft in sample(1)[::3]:
         module = write_module(draft)
-        task, lowered = module_task(module), lower(module)
+        task = module_task(module)
         namespace: dict[str, object] = {}
         exec(task.reference, namespace)
         for case, sizes in zip(
@@ -82,34 +83,36 @@ def test_a_module_runs_at_all_its_sizes_and_gives_what_its_kernel_gives() -> Non
                 dtypes = [getattr(torch, spec.dtype) for spec in case.inputs]
                 shapes = [spec.shape for spec in case.inputs]
                 out = model(*(torch.empty(s, dtype=d) for s, d in zip(shapes, dtypes, strict=True)))
-            wanted = tuple(extent(d, lowered.values(sizes)) for d in lowered.dims)
-            assert tuple(out.shape) == wanted, draft.name
+            assert tuple(out.shape) == result(draft, sizes)[0], draft.name
             state = {name: tuple(t.shape) for name, t in model.state_dict().items()}
             assert state == {p.name: shape_of(p.dims, sizes) for p in module.parameters}, draft.name
 
 
-def test_every_kernel_binds_forward_with_the_inputs_and_the_parameters() -> None:
-    for draft in sample(2):
-        module = write_module(draft)
-        first, *_ = kernels_of(module)
-        assert first.level == 0
+def test_every_receipt_holds_the_kernel_that_was_judged_of_a_task_as_it_is() -> None:
+    shipped = packaged_module_receipts()
+    tasks = {draft.name: draft for draft in all_drafts()}
+    assert len(shipped) == 12_669
+    for receipt in shipped.values():
+        sha256 = Candidate(code=receipt.code).sha256
+        assert sha256 == receipt.kernel_sha256 == receipt.verdict.candidate_sha256
+        assert bool(receipt.why) == (receipt.level != "naive")
+    for receipt in list(shipped.values())[::50]:
+        module = write_module(tasks[receipt.task])
+        assert task_digest(module_task(module)) == receipt.task_digest
         taken = len(module.inputs) + len(module.parameters)
-        head = first.source.split("torch::Tensor forward(")[1].split(")")[0]
-        assert head.count("torch::Tensor") == taken, draft.name
-        assert 'm.def("forward", &forward)' in first.source
+        head = receipt.code.split("torch::Tensor forward(")[1].split(")")[0]
+        assert head.count("torch::Tensor") == taken, receipt.task
 
 
-def test_examples_are_of_training_tasks_with_a_correct_receipt() -> None:
-    chosen = sample(1)
-    jobs = list(module_jobs(chosen))
-    (known,) = (r for r in list(packaged_receipts().values())[:1])
-    receipts = {job.key: known.model_copy(update={"task_digest": job.key[0]}) for job in jobs}
-    report = PairReport()
-    made = list(module_pairs(chosen, receipts, report))
-    assert known.verdict.correct
-    assert {e.task.name for e in made} == {d.name for d in chosen if d.part == "train"}
+def test_pairs_are_of_training_tasks_with_a_correct_receipt() -> None:
+    drafts = [draft for draft in sample(2) if judged_jobs(draft)]
+    tasks, report = [module_task(write_module(draft)) for draft in drafts], PairReport()
+    made = list(sft_pairs(tasks, packaged_module_receipts(), report))
+    assert {e.task.name for e in made} == {d.name for d in drafts if d.part == "train"}
+    assert {e.kind for e in made} == {"generate", "optimize"}
     assert all(e.receipt for e in made)
-    assert not list(module_pairs(chosen, {}, report))
+    assert all(e.why for e in made if e.kind == "optimize")
+    assert not list(sft_pairs(tasks, {}, report))
 
 
 def test_a_task_is_found_by_its_name_and_no_other_name_is_one() -> None:

@@ -1,4 +1,4 @@
-"""Module tasks at other sizes: the same function, sizes that go together, kernels that fit them."""
+"""Module tasks at other sizes: the same function, sizes that go together, other names."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import pytest
 import torch
 
 from coding_framework.data.mixture import sft_mixture
-from coding_framework.data.modules.attributes import with_other_attributes
+from coding_framework.data.modules.attributes import with_arguments, with_other_attributes
 from coding_framework.data.modules.catalog import all_drafts
-from coding_framework.data.modules.examples import module_kernels
-from coding_framework.data.modules.kernels import kernels_of
 from coding_framework.data.modules.other_sizes import MOST_ELEMENTS, at_other_sizes
 from coding_framework.data.modules.pointwise import POINTWISE
 from coding_framework.data.modules.pool import shown_drafts
+from coding_framework.data.modules.receipts import packaged_module_receipts
 from coding_framework.data.modules.records import ModuleDraft, Operation
 from coding_framework.data.modules.spelling import OTHER_NAMES
 from coding_framework.data.modules.tasks import module_task
@@ -24,6 +23,7 @@ from coding_framework.data.modules.tensor_families import tensor_draft
 from coding_framework.data.modules.writing import write_module
 from coding_framework.evaluation.suites import load_suite
 from coding_framework.registry.digests import task_digest
+from support.judged_modules import judged_jobs
 
 pytestmark = pytest.mark.unit
 TYPES = {"float32": torch.float32, "int64": torch.int64}
@@ -87,7 +87,7 @@ def test_names_of_constants_are_others_and_mean_the_same() -> None:
         plain, other = (write_module(draft, renamed=r) for r in (False, True))
         renamed += plain.source != other.source
         assert list(dict(plain.constructor).values()) == list(dict(other.constructor).values())
-        assert [k.source for k in kernels_of(plain)] == [k.source for k in kernels_of(other)]
+        assert plain.parameters == other.parameters
         assert not set(dict(other.constructor)) & {g.name for g in draft.inputs}
     assert renamed > 40
 
@@ -99,44 +99,44 @@ def test_attributes_have_other_names_in_the_module_and_its_kernels_and_mean_the_
     moved = 0
     norms = (d for d in all_drafts() if d.family == "rms_normalisation")
     for draft in (*islice(norms, 16), *some_of_each_family(2)):
-        module = write_module(draft, renamed=True)
-        task, kernels = module_kernels(draft, renamed=True)
-        for plain, other in zip(kernels_of(module), kernels, strict=True):
-            before, after = word.findall(plain.source), word.findall(other.code)
+        own = write_module(draft)
+        plain = write_module(draft, renamed=True)
+        module = with_other_attributes(plain, 0)
+        for job in judged_jobs(draft):
+            code = with_arguments(job.code, own, module)
+            before, after = word.findall(job.code), word.findall(code)
             called = dict(zip(before, after, strict=True))
             assert [called[w] for w in before] == after, "each word has one new name"
             assert len({*called.values()}) == len(called), "and no two words have the same"
-            assert word.sub("", plain.source) == word.sub("", other.code)
+            assert word.sub("", job.code) == word.sub("", code)
             moved += any(called.get(w, w) != w for w in ("scale", "mean"))
-        if task.reference != module.source:
-            seen |= {*attribute.findall(task.reference)} - {*attribute.findall(module.source)}
-            state = {p.c_name for p in module.parameters}
-            scope: dict[str, type[torch.nn.Module]] = {}
-            exec(task.reference, scope)
-            with torch.device("meta"):
-                names = scope["Model"](*task.init_args).state_dict()
-            given = re.search(r"torch::Tensor forward\(([^)]*)\)", kernels[-1].code)
+            given = re.search(r"torch::Tensor forward\(([^)]*)\)", code)
             assert given is not None
-            handed = [arg.split()[-1] for arg in given[1].split(",")]
-            handed = [arg for arg in handed if arg not in {g.name for g in draft.inputs}]
-            assert {*handed} == {name.replace(".", "_") for name in names} != state
+            handed = [argument.split()[-1] for argument in given[1].split(",")]
+            assert handed == [
+                *(g.name for g in draft.inputs),
+                *(p.c_name for p in module.parameters),
+            ]
+        seen |= {*attribute.findall(module.source)} - {*attribute.findall(plain.source)}
+        scope: dict[str, type[torch.nn.Module]] = {}
+        exec(module.source, scope)
+        with torch.device("meta"):
+            names = {*scope["Model"](*module_task(module).init_args).state_dict()}
+        assert names == {parameter.name for parameter in module.parameters}
     assert {"scale", "gamma", "additive", "body", "classifier"} <= seen
     assert moved > 2, "a local of the kernel, beside a parameter of that name"
-    plain_task, plain_kernels = module_kernels(draft)
-    assert plain_task == module_task(write_module(draft)), "without the word nothing is renamed"
-    assert [k.code for k in plain_kernels] == [k.source for k in kernels_of(write_module(draft))]
 
 
-def test_a_parameter_keeps_its_name_where_no_word_is_free_for_the_local() -> None:
-    for draft in (d for d in all_drafts() if d.family == "rms_normalisation"):
-        module = write_module(draft, renamed=True)
-        naive = module_task(module).naive_kernel or ""
-        source, (code,) = with_other_attributes(module, 0, [naive])
+def test_an_argument_keeps_its_name_where_no_word_is_free_for_the_local() -> None:
+    for draft in (d for d in all_drafts() if d.family == "rms_normalisation" and judged_jobs(d)):
+        own, module = (write_module(draft, renamed=r) for r in (False, True))
+        module, naive = with_other_attributes(module, 0), judged_jobs(draft)[0].code
+        code = with_arguments(naive, own, module)
         if "float inverse" in code:
             break
-    kept = with_other_attributes(module, 0, [f"{naive}// inverse ratio"])
-    assert "self.scale" in source
-    assert kept == (module.source, [f"{naive}// inverse ratio"])
+    assert "self.scale" in module.source
+    taken = f"{naive}// inverse ratio"
+    assert with_arguments(taken, own, module) == taken
 
 
 def test_what_pytorch_takes_anyway_is_left_out_of_some_renamed_modules() -> None:
@@ -189,12 +189,12 @@ def test_several_sizes_of_one_module_differ() -> None:
 
 
 def test_a_share_of_the_mixtures_answers_is_at_other_sizes() -> None:
-    drafts = shown_drafts()[:120]
+    drafts = [d for d in shown_drafts() if judged_jobs(d)][:120]
     parts = {}
     for share in (0.0, 0.67, 1.0):
         mixture = sft_mixture(
-            {}, unjudged=True, total=240, drafts=drafts, functions={}, other_sizes=share,
-            fits=lambda _: True,
+            packaged_module_receipts(), unjudged=True, total=240, drafts=drafts, functions={},
+            other_sizes=share, fits=lambda _: True,
         )  # fmt: skip
         parts[share] = [*mixture.parts["best kernel"], *mixture.parts["another spelling"]]
     usual = {task_digest(module_task(write_module(d, n))) for d in drafts for n in (0, 1)}
@@ -206,15 +206,16 @@ def test_a_share_of_the_mixtures_answers_is_at_other_sizes() -> None:
     assert 0.5 < shares[0.67] < 0.8
     assert shares[1.0] > 0.9
     assert [e.task.name for e in parts[0.67]] == [e.task.name for e in parts[0.0]]
-    moved = [e for e in parts[0.67] if e.id.endswith("/other-sizes")]
-    assert all(not e.receipt for e in moved)
+    assert all(bool(e.receipt) != e.id.endswith("/other-sizes") for e in parts[0.67])
     assert len({e.id for e in parts[0.67]}) == len(parts[0.67])
 
 
-def test_receipts_are_of_the_usual_sizes_alone() -> None:
-    drafts = list(islice(shown_drafts(), 8))
-    found = sft_mixture({}, total=24, drafts=drafts, functions={}, other_sizes=1.0)
-    assert not found.parts["best kernel"]  # without a receipt none is shown
+def test_judged_answers_are_of_the_usual_sizes_alone() -> None:
+    drafts = [d for d in shown_drafts() if judged_jobs(d)][:8]
+    shipped = packaged_module_receipts()
+    found = sft_mixture(shipped, total=24, drafts=drafts, functions={}, other_sizes=1.0)
+    assert len(found.parts["best kernel"]) == 8
+    assert all(e.receipt and "/other-sizes" not in e.id for e in found.parts["best kernel"])
 
 
 def test_the_suite_at_other_sizes_has_the_held_out_tasks() -> None:

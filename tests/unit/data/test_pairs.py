@@ -18,6 +18,7 @@ from coding_framework.data.pairs import (
 from coding_framework.data.statistics import task_statistics
 from coding_framework.data.synthesis.catalog import (
     all_functions,
+    build_task,
     catalog,
     family_names,
     family_of,
@@ -38,6 +39,7 @@ from coding_framework.types import (
 pytestmark = pytest.mark.unit
 
 FUNCTIONS = balanced(workload_catalog(), 60) + balanced(catalog(), 6)
+TASKS = [build_task(function) for function in FUNCTIONS]
 
 
 def _receipt(job: Job, status: Status, ms: float, ptx: str) -> KernelReceipt:
@@ -66,7 +68,7 @@ def _receipt(job: Job, status: Status, ms: float, ptx: str) -> KernelReceipt:
 
 def _judged() -> Iterator[tuple[Key, KernelReceipt]]:
     """All kernels right, optimised ones faster, faults wrong, each with device code of its own."""
-    for job in (*kernel_jobs(FUNCTIONS), *pair_jobs(FUNCTIONS)):
+    for job in (*kernel_jobs(TASKS), *pair_jobs(TASKS)):
         broken = job.level.startswith("broken")
         status = Status.WRONG_OUTPUT if broken else Status.CORRECT
         yield job.key, _receipt(job, status, 2.0 if job.level == "naive" else 1.0, job.key[1])
@@ -86,7 +88,7 @@ def test_every_kernel_every_improvement_and_several_repairs_become_pairs(
     receipts: dict[Key, KernelReceipt],
 ) -> None:
     report = PairReport()
-    examples = list(sft_pairs(FUNCTIONS, receipts, report))
+    examples = list(sft_pairs(TASKS, receipts, report))
     assert sum(report.kept.values()) == len(examples)
     assert {e.task.split for e in examples} == {Split.TRAIN}
     assert {e.task.tier for e in examples} == {0, 1, 2, 3}
@@ -99,7 +101,7 @@ def test_every_kernel_every_improvement_and_several_repairs_become_pairs(
             assert example.why
             assert example.previous_verdict is not None
             assert example.previous_verdict.correct == (example.kind == "optimize")
-    assert [e.id for e in sft_pairs(FUNCTIONS, receipts, PairReport())] == [e.id for e in examples]
+    assert [e.id for e in sft_pairs(TASKS, receipts, PairReport())] == [e.id for e in examples]
 
 
 def test_equal_device_code_is_taken_once(receipts: dict[Key, KernelReceipt]) -> None:
@@ -114,7 +116,7 @@ def test_equal_device_code_is_taken_once(receipts: dict[Key, KernelReceipt]) -> 
         for key, r in receipts.items()
     }
     report = PairReport()
-    examples = list(sft_pairs(FUNCTIONS, same, report))
+    examples = list(sft_pairs(TASKS, same, report))
     assert sorted(e.kind for e in examples) == ["generate", "optimize", "repair"]
     assert report.left_out["device code seen before"] > 100
 
@@ -123,7 +125,7 @@ def test_what_is_not_judged_or_not_right_is_left_out_and_counted(
     receipts: dict[Key, KernelReceipt],
 ) -> None:
     report = PairReport()
-    assert list(sft_pairs(FUNCTIONS, {}, report)) == []
+    assert list(sft_pairs(TASKS, {}, report)) == []
     assert report.left_out["not judged"] > 20
     wrong = {
         key: r.model_copy(
@@ -133,14 +135,14 @@ def test_what_is_not_judged_or_not_right_is_left_out_and_counted(
         )
         for key, r in receipts.items()
     }
-    assert list(sft_pairs(FUNCTIONS, wrong, report)) == []
+    assert list(sft_pairs(TASKS, wrong, report)) == []
     assert report.left_out["not correct"] > 100
 
 
 def test_a_store_gives_the_examples_back_by_number(
     tmp_path: Path, receipts: dict[Key, KernelReceipt]
 ) -> None:
-    examples = list(sft_pairs(FUNCTIONS[:20], receipts, PairReport()))
+    examples = list(sft_pairs(TASKS[:20], receipts, PairReport()))
     with ExampleStore.write(tmp_path / "set" / "examples.jsonl", examples) as store:
         assert len(store) == len(examples)
         assert [store[i] for i in range(len(store))] == examples
@@ -157,7 +159,7 @@ def test_a_file_without_its_index_or_shorter_than_it_says_is_refused(
     tmp_path: Path, receipts: dict[Key, KernelReceipt]
 ) -> None:
     path = tmp_path / "examples.jsonl"
-    ExampleStore.write(path, sft_pairs(FUNCTIONS[:20], receipts, PairReport())).close()
+    ExampleStore.write(path, sft_pairs(TASKS[:20], receipts, PairReport())).close()
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(UsageError, match="shorter than its index"):
         ExampleStore(path)

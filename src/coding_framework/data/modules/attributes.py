@@ -2,13 +2,14 @@
 kernels: people call a weight `gamma` or `scale`, and a layer `dense` or `downsample`.
 
 A kernel's arguments are called as the module's parameters are. Where one is called as a local of
-the kernel, the local has another name.
+the kernel, the local has another name, or the argument keeps its own.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 
 from coding_framework.data.modules.records import ModuleTask
 from coding_framework.data.modules.sizes import drawn_place
@@ -41,36 +42,39 @@ that name."""
 _WORD = re.compile(r"(?<!\w)[A-Za-z_]\w*")
 
 
-def with_other_attributes(
-    module: ModuleTask, spelling: int, kernels: Sequence[str]
-) -> tuple[str, list[str]]:
-    """A module's source and its kernels with other names of about half of the attributes that hold
-    parameters. spelling: the number by which the module is spelled, which decides too."""
-    in_source = {*_WORD.findall(module.source)}
-    in_kernels = {word for code in kernels for word in _WORD.findall(code)}
-    held: dict[str, list[str]] = {}
-    for parameter in module.parameters:
-        held.setdefault(parameter.name.split(".")[0], []).append(parameter.c_name)
-    attributes: dict[str, str] = {}
-    words: dict[str, str] = {}
-    for attribute, names in held.items():
+def with_other_attributes(module: ModuleTask, spelling: int) -> ModuleTask:
+    """A module with other names of about half of the attributes that hold parameters. spelling: the
+    number by which the module is spelled, which decides too."""
+    words = {*_WORD.findall(module.source)}
+    names: dict[str, str] = {}
+    for attribute in dict.fromkeys(p.name.split(".")[0] for p in module.parameters):
         other = _other(f"{module.name}/{spelling}", attribute)
-        if other is None or other in in_source or other in attributes.values():
-            continue
-        called = {name: other + name.removeprefix(attribute) for name in names}
-        taken = {*called.values()} & in_kernels
-        moved: dict[str, str] = {}
-        for new in taken:
-            free = [w for w in _LOCALS.get(new, ()) if w not in in_kernels | in_source]
-            if free:
-                moved[new] = free[0]
-        if len(moved) == len(taken):
-            attributes[attribute] = other
-            words |= called | moved
+        if other is not None and other not in words and other not in names.values():
+            names[attribute] = other
     source = module.source
-    for attribute, other in attributes.items():
+    for attribute, other in names.items():
         source = re.sub(rf"\bself\.{attribute}\b", f"self.{other}", source)
-    return source, [_WORD.sub(lambda m: words.get(m[0], m[0]), code) for code in kernels]
+    parameters = []
+    for parameter in module.parameters:
+        attribute, dot, member = parameter.name.partition(".")
+        name = f"{names.get(attribute, attribute)}{dot}{member}"
+        parameters.append(replace(parameter, name=name))
+    return replace(module, source=source, parameters=tuple(parameters))
+
+
+def with_arguments(code: str, before: ModuleTask, after: ModuleTask) -> str:
+    """A kernel of a module, its arguments called as the parameters in another spelling of the
+    module are. They are handed over in order, so the kernel stays what it is."""
+    words = {*_WORD.findall(code)}
+    pairs = zip(before.parameters, after.parameters, strict=True)
+    names = {b.c_name: a.c_name for b, a in pairs if b.c_name != a.c_name}
+    for old, new in list(names.items()):
+        if new in words and new not in names:
+            free = next((word for word in _LOCALS.get(new, ()) if word not in words), "")
+            names |= {new: free} if free else {old: old}
+    if len({names.get(word, word) for word in words}) < len(words):
+        return code  # two of its words would be one
+    return _WORD.sub(lambda found: names.get(found[0], found[0]), code)
 
 
 def _other(name: str, attribute: str) -> str | None:

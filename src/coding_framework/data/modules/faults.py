@@ -2,7 +2,7 @@
 
 What a model that has learnt functions gets wrong of modules are their arguments: a padding that is
 left out, a dilation of 1, the channels of the first group, two parameters in the other order. Each
-is an edit of the naive kernel as `kernels.naive` writes it. Not guaranteed: that the edit shows;
+is an edit of a naive kernel as the receipts have it. Not guaranteed: that the edit shows;
 the judge decides, and a pair is used only where its verdict is not `correct`.
 """
 

@@ -1,7 +1,6 @@
-"""The elementwise operations of module tasks: their PyTorch spellings beside their CUDA C.
+"""The elementwise operations of module tasks: their PyTorch spellings.
 
-In the templates {v} is the value, {x} the tensor, and an argument's name its value. `channel` marks
-those that read a parameter or an input of their own.
+In the templates {x} is the tensor, {p} what is read beside it, and an argument's name its value.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ class Pointwise:
 
     name: str
     words: str
-    c: tuple[str, ...]
-    """Statements on {v}; {p} is what it reads."""
     functions: tuple[str, ...]
     """Expressions in `forward`; "F." stands for torch.nn.functional."""
     module: str = ""
@@ -49,58 +46,47 @@ def _pairs(first: str, second: str, *values: tuple[Value, Value]) -> tuple[Argum
     return tuple(((first, a), (second, b)) for a, b in values)
 
 
-_SOFTPLUS = "fmaxf({v}, 0.0f) + log1pf(expf(-fabsf({v})))"
-
 _TABLE = (
     Pointwise(
         "relu",
         "ReLU",
-        ("{v} = fmaxf({v}, 0.0f);",),
         ("torch.relu({x})", "F.relu({x})", "{x}.relu()", "torch.clamp({x}, min=0.0)"),
         "nn.ReLU()",
     ),
     Pointwise(
         "sigmoid",
         "Sigmoid",
-        ("{v} = 1.0f / (1.0f + expf(-{v}));",),
         ("torch.sigmoid({x})", "{x}.sigmoid()"),
         "nn.Sigmoid()",
     ),
-    Pointwise(
-        "tanh", "Tanh", ("{v} = tanhf({v});",), ("torch.tanh({x})", "{x}.tanh()"), "nn.Tanh()"
-    ),
+    Pointwise("tanh", "Tanh", ("torch.tanh({x})", "{x}.tanh()"), "nn.Tanh()"),
     Pointwise(
         "gelu",
         "GELU",
-        ("{v} = 0.5f * {v} * (1.0f + erff({v} * 0.70710678f));",),
         ("F.gelu({x})",),
         "nn.GELU()",
     ),
     Pointwise(
         "gelu_tanh",
         "GELU (tanh approximation)",
-        ("{v} = 0.5f * {v} * (1.0f + tanhf(0.79788456f * ({v} + 0.044715f * {v} * {v} * {v})));",),
         ('F.gelu({x}, approximate="tanh")',),
         'nn.GELU(approximate="tanh")',
     ),
     Pointwise(
         "silu",
         "Swish",
-        ("{v} = {v} / (1.0f + expf(-{v}));",),
         ("F.silu({x})", "{x} * torch.sigmoid({x})", "torch.sigmoid({x}) * {x}"),
         "nn.SiLU()",
     ),
     Pointwise(
         "mish",
         "Mish",
-        (f"{{v}} = {{v}} * tanhf({_SOFTPLUS});",),
         ("F.mish({x})", "{x} * torch.tanh(F.softplus({x}))"),
         "nn.Mish()",
     ),
     Pointwise(
         "softplus",
         "Softplus",
-        ("{v} = {v} * {beta} > {threshold} ? {v} : log1pf(expf({v} * {beta})) / {beta};",),
         ("F.softplus({x}, beta={beta}, threshold={threshold})",),
         "nn.Softplus(beta={beta}, threshold={threshold})",
         choices=_pairs("beta", "threshold", (1.0, 20.0), (2.0, 20.0)),
@@ -110,28 +96,24 @@ _TABLE = (
     Pointwise(
         "hardswish",
         "HardSwish",
-        ("{v} = {v} * fminf(fmaxf({v} + 3.0f, 0.0f), 6.0f) / 6.0f;",),
         ("F.hardswish({x})", "{x} * F.relu6({x} + 3.0) / 6.0"),
         "nn.Hardswish()",
     ),
     Pointwise(
         "hardsigmoid",
         "HardSigmoid",
-        ("{v} = fminf(fmaxf({v} + 3.0f, 0.0f), 6.0f) / 6.0f;",),
         ("F.hardsigmoid({x})",),
         "nn.Hardsigmoid()",
     ),
     Pointwise(
         "softsign",
         "Softsign",
-        ("{v} = {v} / (1.0f + fabsf({v}));",),
         ("F.softsign({x})", "{x} / (1 + torch.abs({x}))"),
         "nn.Softsign()",
     ),
     Pointwise(
         "elu",
         "ELU",
-        ("{v} = {v} > 0.0f ? {v} : {alpha} * expm1f({v});",),
         ("F.elu({x}, alpha={alpha})",),
         "nn.ELU(alpha={alpha})",
         choices=_each("alpha", 1.0, 0.5),
@@ -141,7 +123,6 @@ _TABLE = (
     Pointwise(
         "celu",
         "CELU",
-        ("{v} = {v} > 0.0f ? {v} : {alpha} * expm1f({v} / {alpha});",),
         ("F.celu({x}, alpha={alpha})",),
         "nn.CELU(alpha={alpha})",
         choices=_each("alpha", 1.0, 2.0),
@@ -151,14 +132,12 @@ _TABLE = (
     Pointwise(
         "selu",
         "SELU",
-        ("{v} = 1.05070099f * ({v} > 0.0f ? {v} : 1.67326324f * expm1f({v}));",),
         ("F.selu({x})", "torch.selu({x})"),
         "nn.SELU()",
     ),
     Pointwise(
         "leaky_relu",
         "LeakyReLU",
-        ("{v} = {v} > 0.0f ? {v} : {negative_slope} * {v};",),
         (
             "F.leaky_relu({x}, negative_slope={negative_slope})",
             "torch.where({x} > 0, {x}, {x} * {negative_slope})",
@@ -171,7 +150,6 @@ _TABLE = (
     Pointwise(
         "hardtanh",
         "HardTanh",
-        ("{v} = fminf(fmaxf({v}, {min_val}), {max_val});",),
         ("F.hardtanh({x}, min_val={min_val}, max_val={max_val})",),
         "nn.Hardtanh(min_val={min_val}, max_val={max_val})",
         choices=_pairs("min_val", "max_val", (-1.0, 1.0), (-2.0, 2.0), (-0.5, 1.5)),
@@ -181,7 +159,6 @@ _TABLE = (
     Pointwise(
         "clamp",
         "Clamp",
-        ("{v} = fminf(fmaxf({v}, {min_value}), {max_value});",),
         (
             "torch.clamp({x}, {min_value}, {max_value})",
             "torch.clamp({x}, min={min_value}, max={max_value})",
@@ -193,37 +170,29 @@ _TABLE = (
     Pointwise(
         "clamp_min",
         "ClampMin",
-        ("{v} = fmaxf({v}, {min_value});",),
         ("torch.clamp({x}, min={min_value})", "torch.clamp_min({x}, {min_value})"),
         choices=_each("min_value", -0.5, 0.25, -1.0),
         alone=_each("min_value", 0.75, -2.0),
     ),
-    Pointwise(
-        "relu6", "ReLU6", ("{v} = fminf(fmaxf({v}, 0.0f), 6.0f);",), ("F.relu6({x})",), "nn.ReLU6()"
-    ),
-    Pointwise("abs", "Abs", ("{v} = fabsf({v});",), ("torch.abs({x})", "{x}.abs()")),
-    Pointwise(
-        "square", "Square", ("{v} = {v} * {v};",), ("{x} * {x}", "torch.square({x})", "{x} ** 2")
-    ),
-    Pointwise("sin", "Sine", ("{v} = sinf({v});",), ("torch.sin({x})",)),
+    Pointwise("relu6", "ReLU6", ("F.relu6({x})",), "nn.ReLU6()"),
+    Pointwise("abs", "Abs", ("torch.abs({x})", "{x}.abs()")),
+    Pointwise("square", "Square", ("{x} * {x}", "torch.square({x})", "{x} ** 2")),
+    Pointwise("sin", "Sine", ("torch.sin({x})",)),
     Pointwise(
         "logsigmoid",
         "LogSigmoid",
-        ("{v} = fminf({v}, 0.0f) - log1pf(expf(-fabsf({v})));",),
         ("F.logsigmoid({x})",),
         "nn.LogSigmoid()",
     ),
     Pointwise(
         "tanhshrink",
         "Tanhshrink",
-        ("{v} = {v} - tanhf({v});",),
         ("F.tanhshrink({x})", "{x} - torch.tanh({x})"),
         "nn.Tanhshrink()",
     ),
     Pointwise(
         "softshrink",
         "Softshrink",
-        ("{v} = {v} > {lambd} ? {v} - {lambd} : ({v} < -{lambd} ? {v} + {lambd} : 0.0f);",),
         ("F.softshrink({x}, lambd={lambd})",),
         "nn.Softshrink(lambd={lambd})",
         choices=_each("lambd", 0.5, 0.25),
@@ -233,7 +202,6 @@ _TABLE = (
     Pointwise(
         "hardshrink",
         "Hardshrink",
-        ("{v} = fabsf({v}) > {lambd} ? {v} : 0.0f;",),
         ("F.hardshrink({x}, lambd={lambd})",),
         "nn.Hardshrink(lambd={lambd})",
         choices=_each("lambd", 0.5),
@@ -244,7 +212,6 @@ _TABLE = (
     Pointwise(
         "threshold",
         "Threshold",
-        ("{v} = {v} > {threshold} ? {v} : {value};",),
         ("F.threshold({x}, {threshold}, {value})", "torch.where({x} > {threshold}, {x}, {value})"),
         "nn.Threshold({threshold}, {value})",
         choices=_pairs("threshold", "value", (0.1, 0.0)),
@@ -254,89 +221,74 @@ _TABLE = (
     Pointwise(
         "add_scalar",
         "AddScalar",
-        ("{v} = {v} + {add_value};",),
         ("{x} + {add_value}", "torch.add({x}, {add_value})"),
         choices=_each("add_value", 0.5, 1.0, 2.0, 0.1),
     ),
     Pointwise(
         "subtract_scalar",
         "SubtractScalar",
-        ("{v} = {v} - {subtract_value};",),
         ("{x} - {subtract_value}", "torch.sub({x}, {subtract_value})"),
         choices=_each("subtract_value", 0.5, 1.0, 2.0),
     ),
     Pointwise(
         "scale",
         "Scaling",
-        ("{v} = {v} * {scale_factor};",),
         ("{x} * {scale_factor}", "torch.mul({x}, {scale_factor})"),
         choices=_each("scale_factor", 2.0, 0.5, 1.5, 0.1),
     ),
     Pointwise(
         "divide",
         "Divide",
-        ("{v} = {v} / {divisor};",),
         ("{x} / {divisor}", "torch.div({x}, {divisor})"),
         choices=_each("divisor", 2.0, 10.0, 1.5),
     ),
     Pointwise(
         "add_bias",
         "BiasAdd",
-        ("{v} = {v} + {p};",),
         ("{x} + {p}", "torch.add({x}, {p})"),
         reads="parameter",
     ),
-    Pointwise(
-        "subtract_bias", "BiasSubtract", ("{v} = {v} - {p};",), ("{x} - {p}",), reads="parameter"
-    ),
+    Pointwise("subtract_bias", "BiasSubtract", ("{x} - {p}",), reads="parameter"),
     Pointwise(
         "multiply_weight",
         "ChannelScale",
-        ("{v} = {v} * {p};",),
         ("{x} * {p}", "{p} * {x}"),
         reads="parameter",
     ),
-    Pointwise("add_one", "ScalarAdd", ("{v} = {v} + {p};",), ("{x} + {p}",), reads="one"),
-    Pointwise("subtract_one", "ScalarSubtract", ("{v} = {v} - {p};",), ("{x} - {p}",), reads="one"),
+    Pointwise("add_one", "ScalarAdd", ("{x} + {p}",), reads="one"),
+    Pointwise("subtract_one", "ScalarSubtract", ("{x} - {p}",), reads="one"),
     Pointwise(
         "multiply_one",
         "ScalarScale",
-        ("{v} = {v} * {p};",),
         ("{x} * {p}", "{p} * {x}"),
         reads="one",
     ),
     Pointwise(
         "least_of_one",
         "Min",
-        ("{v} = fminf({v}, {p});",),
         ("torch.minimum({x}, {p})", "torch.min({x}, {p})"),
         reads="one",
     ),
     Pointwise(
         "most_of_one",
         "Max",
-        ("{v} = fmaxf({v}, {p});",),
         ("torch.maximum({x}, {p})", "torch.max({x}, {p})"),
         reads="one",
     ),
     Pointwise(
         "add_input",
         "ResidualInput",
-        ("{v} = {v} + {p};",),
         ("{x} + {p}", "torch.add({x}, {p})"),
         reads="input",
     ),
     Pointwise(
         "multiply_input",
         "Gate",
-        ("{v} = {v} * {p};",),
         ("{x} * {p}", "torch.mul({x}, {p})"),
         reads="input",
     ),
-    Pointwise("add_head", "ResidualAdd", ("{v} = {v} + {p};",), ("{x} + {p}",), reads="head"),
-    Pointwise(
-        "multiply_head", "ResidualMultiply", ("{v} = {v} * {p};",), ("{x} * {p}",), reads="head"
-    ),
+    Pointwise("add_head", "ResidualAdd", ("{x} + {p}",), reads="head"),
+    Pointwise("multiply_head", "ResidualMultiply", ("{x} * {p}",), reads="head"),
 )
 
 POINTWISE: dict[str, Pointwise] = {row.name: row for row in _TABLE}
@@ -382,16 +334,3 @@ def _read(w: Writing, operation: Operation, row: Pointwise) -> str:
     inner = w.rank - 2 if w.draft.layout == "channels_first" else 0
     dims = (w.channels, *("1",) * inner)
     return w.parameter(_PARAMETER_NAMES[operation.name], dims)
-
-
-def c_statements(operation: Operation, value: str, read: str = "") -> list[str]:
-    """The operation on a C variable."""
-    named = {name: c_literal(argument) for name, argument in operation.arguments}
-    return [line.format(v=value, p=read, **named) for line in POINTWISE[operation.name].c]
-
-
-def c_literal(value: Value) -> str:
-    """A number as a float of C."""
-    assert isinstance(value, (int, float)), value
-    text = repr(float(value))
-    return f"{text}f" if not text.startswith("-") else f"({text}f)"

@@ -1,10 +1,9 @@
 """The records of module tasks: a PyTorch module as people write it, as structured data.
 
-    families, epilogues -> ModuleDraft -> writing -> ModuleTask -> tasks (a `Task`), kernels
+    families, epilogues -> ModuleDraft -> writing -> ModuleTask -> tasks (a `Task`)
 
 A draft says what the function is. A module task has its PyTorch source, its parameters and its
-sizes as well. Extents are expressions over named sizes ("out_channels / 2"), which C++ and `extent`
-read alike.
+sizes as well. Extents are expressions over named sizes ("out_channels / 2"), which `extent` reads.
 """
 
 from __future__ import annotations
@@ -142,16 +141,13 @@ class ModuleDraft:
 
 @dataclass(frozen=True, slots=True)
 class ModuleTask:
-    """A module task. Maker: `writing`. Consumers: `tasks`, which makes a `Task` of it, and
-    `kernels`, which writes CUDA for it."""
+    """A module task. Maker: `writing`. Consumer: `tasks`, which makes a `Task` of it."""
 
     draft: ModuleDraft
     source: str
     """The PyTorch file: class Model, get_inputs, get_init_inputs, at the GPU's main sizes."""
     parameters: tuple[Parameter, ...]
     """In the order of their definition."""
-    operation_parameters: tuple[tuple[Parameter, ...], ...]
-    """The same, for each operation."""
     constructor: tuple[tuple[str, Value | SizeName], ...]
     """The arguments of `Model`: (name, value, or the size that it is)."""
     description: str
@@ -181,18 +177,6 @@ class SizeName:
     """A constructor's argument that is an extent, by its expression."""
 
     expression: str
-
-
-@dataclass(frozen=True, slots=True)
-class KernelVariant:
-    """A kernel of ours for a module task. Maker: `kernels.kernels_of`."""
-
-    level: int
-    """From 0, the naive one, upwards: each is made to be faster than the one below."""
-    reason: str
-    """One line: why it beats the level below; "" for the naive one."""
-    source: str
-    """The whole .cu with its binding."""
 
 
 def extent(expression: str, sizes: Mapping[str, int]) -> int:

@@ -92,7 +92,7 @@ def write_scan(w: Writing, o: Operation) -> None:
 
 # --- losses --------------------------------------------------------------------------------------
 
-_LOSS_LAYERS = {
+LOSSES = {
     "l1_loss": "L1Loss",
     "mse_loss": "MSELoss",
     "smooth_l1_loss": "SmoothL1Loss",
@@ -120,7 +120,7 @@ def write_loss(w: Writing, o: Operation) -> None:
     if w.spelling.form == "module":
         said = ", ".join(f"{n}={w.argument(n, v)}" for n, v in given)
         name = w.attribute(w.pick("loss", "criterion", "loss_fn"))
-        w.init.append(f"self.{name} = nn.{_LOSS_LAYERS[o.name]}({said})")
+        w.init.append(f"self.{name} = nn.{LOSSES[o.name]}({said})")
         w.step(f"self.{name}({{x}}, {others})")
     else:
         said = "".join(f", {n}={w.constant(n, v)}" for n, v in given)
@@ -287,7 +287,7 @@ MOVES = (
 STRUCTURAL: dict[str, Writer] = {
     **dict.fromkeys(REDUCTIONS, write_reduction),
     **dict.fromkeys(("softmax", "log_softmax", "softmin"), write_softmax),
-    **dict.fromkeys(_LOSS_LAYERS, write_loss),
+    **dict.fromkeys(LOSSES, write_loss),
     **dict.fromkeys(MOVES, write_move),
     **dict.fromkeys(("cosine_similarity", "pairwise_distance", "cdist"), write_distance),
     "scan": write_scan,

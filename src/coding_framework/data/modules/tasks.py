@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 from coding_framework.data.modules.catalog import find_module
-from coding_framework.data.modules.kernels.lowering import longest_sum
-from coding_framework.data.modules.kernels.naive import lower
 from coding_framework.data.modules.records import (
     CASE_NAMES,
     ModuleDraft,
@@ -16,22 +14,22 @@ from coding_framework.data.modules.records import (
     extent,
     shape_of,
 )
+from coding_framework.data.modules.sums import result
 from coding_framework.types import Split, Task, TensorSpec, TestCase
 
 SOURCE = "modules"
 
 
 def module_task(module: ModuleTask) -> Task:
-    """The task, with its naive kernel."""
+    """The task, without a kernel: receipts have it, or the compiler writes it."""
     draft = module.draft
-    lowered = lower(module)
 
     def case(name: str, sizes: Sizes) -> TestCase:
         return TestCase(
             name=name,
             inputs=tuple(_spec(given, sizes) for given in draft.inputs),
             init_args=module.init_args(sizes),
-            reduction_length=max(1, longest_sum(lowered, sizes)),
+            reduction_length=result(draft, sizes)[1],
             shown=name == CASE_NAMES[0],
         )
 
@@ -45,7 +43,6 @@ def module_task(module: ModuleTask) -> Task:
         init_args=module.init_args(draft.gpu_sizes[0]),
         cases=tuple(case(n, s) for n, s in zip(CASE_NAMES, draft.sizes, strict=True)),
         gpu_cases=tuple(case(n, s) for n, s in zip(CASE_NAMES, draft.gpu_sizes, strict=True)),
-        naive_kernel=lowered.source(),
         split=Split.TRAIN if draft.part == "train" else Split.HELD_OUT,
         source=SOURCE,
     )

@@ -21,10 +21,10 @@ from coding_framework.data.modules import layer_families as layers
 from coding_framework.data.modules import tensor_families as tensors
 from coding_framework.data.modules.blocks import blocks
 from coding_framework.data.modules.epilogues import ACTIVATIONS, SCALARS, drawn, redundant
-from coding_framework.data.modules.kernels.convolutions import MOST_TAPS
 from coding_framework.data.modules.records import ModuleDraft, Operation, Sizes, op
 
-MANY_TAPS = 30
+MANY_TAPS, MOST_TAPS = 30, 61
+"""Taps from which convolutions have many, and up to which a bit for each fits in 64."""
 MOST_WINDOWS = 400
 """Convolutions, and pools, of a number of axes that are looked at."""
 _AFTER_LAYERS = frozenset({

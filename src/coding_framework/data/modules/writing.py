@@ -16,7 +16,6 @@ from coding_framework.data.modules.records import (
     ModuleInput,
     ModuleTask,
     Operation,
-    Parameter,
     SizeName,
     Value,
 )
@@ -34,11 +33,8 @@ def write_module(draft: ModuleDraft, spelling: int = 0, *, renamed: bool = False
     if draft.has_shortcut:
         w.shortcut = w.pick("identity", "shortcut", "skip")
         w.statement(f"{w.shortcut} = {w.value}")
-    of_each: list[tuple[Parameter, ...]] = []
     for number, operation in enumerate(draft.operations):
-        before = len(w.parameters)
         _write(w, operation)
-        of_each.append(tuple(w.parameters[before:]))
         if number == 0 and any(
             POINTWISE[o.name].reads == "head" for o in draft.operations if o.name in POINTWISE
         ):
@@ -47,7 +43,6 @@ def write_module(draft: ModuleDraft, spelling: int = 0, *, renamed: bool = False
         draft=draft,
         source=_source(w),
         parameters=tuple(w.parameters),
-        operation_parameters=tuple(of_each),
         constructor=tuple(w.given.items()),
         description=describe(draft),
     )

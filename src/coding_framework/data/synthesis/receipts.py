@@ -74,7 +74,7 @@ class KernelReceipt(Record):
     host_code: str = ""
     """`host_digest` of the kernel; "" in receipts of before, and where it is Python."""
     code: str = ""
-    """The kernel; "" where whoever has it keeps it elsewhere (the archive, drawn modules)."""
+    """The kernel; "" where whoever has it keeps it elsewhere (the archive)."""
     why: str = ""
     """Why it is faster than the naive one, or what was wrong with a broken one; one line."""
 
