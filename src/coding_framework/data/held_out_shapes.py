@@ -23,9 +23,9 @@ def with_held_out_shapes(task: Task) -> Task:
     if function is None:
         raise UsageError(f"{task.name} is no synthesised task: its shapes are its own")
     if isinstance(function, Workload):
-        op = function.op
-        cases = _workload_cases(task.cases, function, op.sizes)
-        gpu_cases = _workload_cases(task.gpu_cases, function, op.gpu_sizes)
+        sizes = function.op.sizes
+        cases = _workload_cases(task.cases, function, sizes.emulator)
+        gpu_cases = _workload_cases(task.gpu_cases, function, sizes.gpu)
     else:
         cases, gpu_cases = (
             tuple(_resized(case) for case in given) for given in (task.cases, task.gpu_cases)
@@ -67,12 +67,12 @@ def _resized(case: TestCase) -> TestCase:
 def _workload_cases(
     cases: tuple[TestCase, ...], workload: Workload, sizes: tuple[Size, ...]
 ) -> tuple[TestCase, ...]:
-    moved = []
+    axes, moved = workload.op.sizes, []
     for case, size in zip(cases, sizes, strict=True):
-        fixed = workload.op.fixed_axes
-        inputs = workload.specs(
-            tuple(e if i in fixed else move_extent(e) for i, e in enumerate(size))
+        other = tuple(
+            extent if axis in axes.fixed else move_extent(extent)
+            for axis, extent in zip(axes.axes, size, strict=True)
         )
-        terms = workload.op.terms(workload.params, tuple(spec.shape for spec in inputs))
-        moved.append(case.model_copy(update={"inputs": inputs, "reduction_length": max(1, terms)}))
+        update = {"inputs": workload.specs(other), "reduction_length": workload.terms(other)}
+        moved.append(case.model_copy(update=update))
     return tuple(moved)

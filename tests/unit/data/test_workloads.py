@@ -21,7 +21,7 @@ from coding_framework.data.synthesis.catalog import (
     parse_function,
     split_of,
 )
-from coding_framework.data.synthesis.workloads.base import Workload
+from coding_framework.data.synthesis.workloads.base import Workload, count
 from coding_framework.data.synthesis.workloads.table import OPERATIONS, WORKLOAD_FAMILIES
 from coding_framework.data.synthesis.workloads.tasks import workload_catalog
 from coding_framework.types import Split
@@ -49,6 +49,13 @@ def test_there_are_45_families_over_four_tiers_and_2000_tasks() -> None:
     assert all(tiers[tier] >= 350 for tier in range(4))
     names = [f.name for f in all_functions()]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("said", "number"), [("1", 1), ("m", 6), ("ckk", 36), ("w+m", 14), ("mwc/k", 64), ("w/2", 4)]
+)
+def test_extents_are_said_by_letters(said: str, number: int) -> None:
+    assert count(said, {"m": 6, "c": 4, "k": 3, "w": 8}) == number
 
 
 def test_every_name_parses_back() -> None:

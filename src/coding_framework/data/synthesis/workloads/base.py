@@ -9,7 +9,8 @@ Guaranteed: steps stay inside their domain for the declared inputs (the interval
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -21,27 +22,52 @@ from coding_framework.types import DType, TensorSpec
 
 Params = tuple[int, ...]
 Size = tuple[int, ...]
-Shapes = tuple[tuple[int, ...], ...]
+FLOATS: tuple[DType, ...] = ("float32", "float16", "bfloat16")
 
 DTYPE_TOKENS: dict[DType, str] = {"float32": "", "float16": "f16", "bfloat16": "bf16"}
 """Last token of a workload's name; float32 has none."""
 
 
 @dataclass(frozen=True, slots=True)
+class Sizes:
+    """The shape sets of an operation: main, odd, tiny."""
+
+    axes: str
+    """A letter for each number of a size."""
+    emulator: tuple[Size, Size, Size]
+    gpu: tuple[Size, Size, Size]
+    fixed: str = ""
+    """Axes that other shapes must share, e.g. channels that come in groups."""
+
+
+@dataclass(frozen=True, slots=True)
 class Given:
-    """An input of a workload at one size."""
+    """An input of a workload."""
 
     name: str
-    shape: tuple[int, ...]
+    axes: str = ""
+    """Its extents, as `count` reads them; "": those of x."""
     dtype: DType = "float32"
     """float32 stands for the workload's own dtype."""
     low: float = -2.0
-    high: float = 2.0
+    high: float | str = 2.0
+    """The largest value; as a text, the extent below which it is."""
 
 
-def weight(name: str, *shape: int) -> Given:
+def weight(name: str, axes: str) -> Given:
     """A parameter: values in [-1, 1]."""
-    return Given(name, shape, low=-1.0, high=1.0)
+    return Given(name, axes, low=-1.0, high=1.0)
+
+
+def count(said: str, known: Mapping[str, int]) -> int:
+    """The number that a text says: sums of products of letters and digits, and whole quotients of
+    these, as "hwc/g"."""
+    total = 0
+    for term in said.split("+"):
+        above, _, below = term.partition("/")
+        numbers = [[known[c] if c in known else int(c) for c in part] for part in (above, below)]
+        total += math.prod(numbers[0]) // math.prod(numbers[1])
+    return total
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,15 +76,18 @@ class WorkloadOp:
 
     name: str
     """Letters and digits; the parameters follow it in a task's name: `maxpool2d` + `k3s2`."""
-    inputs: Callable[[Params, Size], tuple[Given, ...]]
-    """At a size; x comes first, and its range is the workload's to choose."""
-    torch: tuple[str, ...]
+    torch: str | tuple[str, ...]
     """Lines of `forward`, parameters by letter in braces; the last one is an expression."""
     spoken: str
     """With {v} for x."""
-    sizes: tuple[Size, Size, Size]
-    """For the emulator: main, odd, tiny."""
-    gpu_sizes: tuple[Size, Size, Size]
+    sizes: Sizes
+    others: tuple[Given, ...] = ()
+    """The inputs behind x."""
+    x: str = ""
+    """Extents of x; "": all of the size."""
+    x_dtype: DType = "float32"
+    x_range: tuple[float, float] | None = None
+    """Declared domain of x where the operation itself needs one."""
     interval: Callable[[Interval], Interval] | None = None
     """Of the result, for steps after it; None: no step may follow."""
     steps_before: bool = True
@@ -66,17 +95,13 @@ class WorkloadOp:
     """One a parameter."""
     choices: tuple[Params, ...] = ((),)
     """That the catalogue draws from; names may carry any others that `check` allows."""
-    dtypes: tuple[DType, ...] = ("float32",)
+    dtypes: tuple[DType, ...] = FLOATS[:1]
     output: DType | None = None
     """None: the workload's dtype."""
-    terms: Callable[[Params, Shapes], int] = lambda params, shapes: 1
-    """Length of the longest reduction."""
+    terms: str = "1"
+    """Length of the longest reduction, as `count` reads it."""
     atoms: tuple[str, ...] | None = None
     """For the canonical key: () for the identity, None for an atom of its own name."""
-    x_range: tuple[float, float] | None = None
-    """Declared domain of x where the operation itself needs one."""
-    fixed_axes: tuple[int, ...] = ()
-    """Places of a size that other shapes must share, e.g. channels that come in groups."""
     check: Callable[[Params], bool] = lambda params: all(p >= 1 for p in params)
 
 
@@ -120,18 +145,31 @@ class Workload:
         """The parameters by letter."""
         return dict(zip(self.op.letters, self.params, strict=True))
 
+    def _known(self, size: Size) -> dict[str, int]:
+        """What the letters of axes and parameters stand for."""
+        return {**dict(zip(self.op.sizes.axes, size, strict=True)), **self.named}
+
     def specs(self, size: Size) -> tuple[TensorSpec, ...]:
         """The inputs at a size, with their declared domains."""
+        op, known = self.op, self._known(size)
         low, high = self.input_range() or (0.0, 1.0)
-        x, *others = self.op.inputs(self.params, size)
-        ranged = [(x, low, high), *((g, g.low, g.high) for g in others)]
-        return tuple(
-            TensorSpec(name=g.name, shape=g.shape, dtype=self._dtype(g), low=lo, high=hi)
-            for g, lo, hi in ranged
-        )
+        own = op.x or " ".join(op.sizes.axes)
+        specs = []
+        for given in (Given("x", own, op.x_dtype, low, high), *op.others):
+            top = given.high
+            spec = TensorSpec(
+                name=given.name,
+                shape=tuple(count(axis, known) for axis in (given.axes or own).split()),
+                dtype=self.dtype if given.dtype == "float32" else given.dtype,
+                low=given.low,
+                high=count(top, known) - 1.0 if isinstance(top, str) else top,
+            )
+            specs.append(spec)
+        return tuple(specs)
 
-    def _dtype(self, given: Given) -> DType:
-        return self.dtype if given.dtype == "float32" else given.dtype
+    def terms(self, size: Size) -> int:
+        """Length of the longest reduction."""
+        return max(1, count(self.op.terms, self._known(size)))
 
     def input_range(self) -> tuple[float, float] | None:
         """The widest declared domain of x on which every step is valid; None: on none."""

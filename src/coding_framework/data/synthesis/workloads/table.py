@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from coding_framework.data.synthesis.ops import Step, parse_step
 from coding_framework.data.synthesis.workloads import (
     attention,
-    convolutions,
     moves,
     planes,
     pointwise,
@@ -55,9 +54,9 @@ WORKLOAD_FAMILIES: tuple[WorkloadFamily, ...] = (
     WorkloadFamily("attention_scores", 2, attention.ATTENTION_SCORES),
     WorkloadFamily("pool_1d", 2, windows.POOL_1D),
     WorkloadFamily("pool_2d", 2, windows.POOL_2D),
-    WorkloadFamily("conv_1d", 2, convolutions.CONV_1D),
-    WorkloadFamily("conv_2d", 2, convolutions.CONV_2D),
-    WorkloadFamily("depthwise_conv", 2, convolutions.DEPTHWISE_CONV, held_out=True),
+    WorkloadFamily("conv_1d", 2, windows.CONV_1D),
+    WorkloadFamily("conv_2d", 2, windows.CONV_2D),
+    WorkloadFamily("depthwise_conv", 2, windows.DEPTHWISE_CONV, held_out=True),
     WorkloadFamily("group_norm", 2, rows.GROUP_NORM),
     WorkloadFamily("channel_norm", 2, planes.CHANNEL_NORM),
     WorkloadFamily("upsample", 2, planes.UPSAMPLE),
@@ -70,7 +69,7 @@ WORKLOAD_FAMILIES: tuple[WorkloadFamily, ...] = (
     WorkloadFamily("norm_backward", 3, rows.NORM_BACKWARD, held_out=True),
     WorkloadFamily("attention", 3, attention.ATTENTION),
     WorkloadFamily("gated_linear", 3, products.GATED_LINEAR),
-    WorkloadFamily("conv_block", 3, convolutions.CONV_BLOCK),
+    WorkloadFamily("conv_block", 3, windows.CONV_BLOCK),
     WorkloadFamily("rotary", 3, planes.ROTARY),
 )
 

@@ -37,17 +37,19 @@ def make_workload_task(workload: Workload, split: Split) -> Task:
         ops=workload.ops,
         description=describe_workload(workload),
         reference=workload_source(workload),
-        cases=_cases(workload, workload.op.sizes),
-        gpu_cases=_cases(workload, workload.op.gpu_sizes),
+        cases=_cases(workload, workload.op.sizes.emulator),
+        gpu_cases=_cases(workload, workload.op.sizes.gpu),
         split=split,
     )
 
 
 def workload_source(workload: Workload) -> str:
     """A `Model` with one statement per step, the operation's lines between them."""
-    names = ", ".join(spec.name for spec in workload.specs(workload.op.sizes[0]))
+    names = ", ".join(["x", *(given.name for given in workload.op.others)])
     lines = [f"x = {s.render(s.op.torch, 'x')}" for s in workload.before]
-    *above, last = (line.format(**workload.named) for line in workload.op.torch)
+    torch = workload.op.torch
+    own = (torch,) if isinstance(torch, str) else torch
+    *above, last = (line.format(**workload.named) for line in own)
     lines += above
     steps = [s.render(s.op.torch, "x") for s in workload.after]
     if steps and steps[0] and last != "x":
@@ -86,19 +88,15 @@ def describe_workload(workload: Workload) -> str:
 
 
 def _cases(workload: Workload, sizes: tuple[Size, ...]) -> tuple[TestCase, ...]:
-    cases = []
-    for name, size in zip(CASE_NAMES, sizes, strict=True):
-        inputs = workload.specs(size)
-        terms = workload.op.terms(workload.params, tuple(spec.shape for spec in inputs))
-        cases.append(
-            TestCase(
-                name=name,
-                inputs=inputs,
-                reduction_length=max(1, terms),
-                shown=name == CASE_NAMES[0],
-            )
+    return tuple(
+        TestCase(
+            name=name,
+            inputs=workload.specs(size),
+            reduction_length=workload.terms(size),
+            shown=name == CASE_NAMES[0],
         )
-    return tuple(cases)
+        for name, size in zip(CASE_NAMES, sizes, strict=True)
+    )
 
 
 # --- the catalogue -------------------------------------------------------------------------------
