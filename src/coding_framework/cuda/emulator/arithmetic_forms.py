@@ -2,403 +2,332 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from coding_framework.cuda.emulator.forms import (
     C_TYPE,
+    FLOATS,
     HALVES,
     INTEGERS,
     ROUNDING,
     SIZE,
     WIDER,
+    Flags,
     Form,
     Maker,
+    Row,
+    arity_of,
     half_part,
     half_value,
     joined,
-    take,
+    one_of,
+    rows,
 )
+
+_PARTS = ("lo", "hi", "wide")
+_CARRIED = INTEGERS[2:]
+_HALF_FLAGS = ("rn", "ftz", "noftz", "sat", "relu")
 
 # --- floating point -------------------------------------------------------------------------------
 
 
-def _float(
-    modifiers: list[str], kind: str, arity: int, expr: str, *, rounds: bool = True
-) -> Form | None:
+def _rounded(kind: str, flags: Flags, expr: str) -> Form | None:
     """An f32 or f64 operation with .rnd, .ftz and .sat; `expr` over A, B, C."""
-    rounding = take(modifiers, *ROUNDING) if rounds else ""
-    ftz, sat = take(modifiers, "ftz"), take(modifiers, "sat")
-    if modifiers or (kind == "f64" and (ftz or sat)):
+    rounding, arity = one_of(flags, ROUNDING), arity_of(expr)
+    if rounding is None or (kind == "f64" and flags & {"ftz", "sat"}):
         return None
-    if ftz:
+    if "ftz" in flags:
         for name in "ABC"[:arity]:
             expr = expr.replace(name, f"FTZ({name})")
         expr = f"FTZ({expr})"
-    if sat:
+    if "sat" in flags:
         expr = f"SATF({expr})"
     return Form(kind, (kind,) * arity, expr, ROUNDING.get(rounding, ""))
 
 
-def _half(modifiers: list[str], kind: str, name: str, arity: int) -> Form | None:
-    """An f16 or bf16 operation, scalar or packed: computed in wider precision, rounded once."""
-    take(modifiers, "rn")
-    flags = [take(modifiers, m) for m in ("ftz", "noftz", "sat", "relu", "oob")]
-    ftz, _, sat, relu, oob = flags
-    if modifiers or oob or (kind.startswith("bf16") and (sat or ftz)):
-        return None
-    base = kind.removesuffix("x2")
-    inner = {
-        "add": "(f64){0}+(f64){1}",
-        "sub": "(f64){0}-(f64){1}",
-        "mul": "(f64){0}*(f64){1}",
-        "fma": "fma_odd({0},{1},{2})",
-    }[name]
-
-    def one(suffix: str) -> str:
-        values = [f"{base}_f({half_part(kind, x, suffix)})" for x in "ABC"[:arity]]
-        if ftz:
-            values = [f"ftz_half({v})" for v in values]
-        value = inner.format(*values)
-        if sat:
-            value = f"SATD({value})"
-        if relu:
-            value = f"RELUD({value})"
-        out = f"{base}_r({value})"
-        return f"ftz_{base}({out})" if ftz else out
-
-    return Form(kind, (kind,) * arity, joined(kind, one))
+def _float(
+    f32: str,
+    f64: str = "",
+    *,
+    needs: Collection[str] = (),
+    may: Collection[str] = (*ROUNDING, "ftz", "sat"),
+) -> Row:
+    """The expressions of an f32 and of an f64; "": there is none."""
+    exprs = {"f32": f32, "f64": f64}
+    kinds = [kind for kind, expr in exprs.items() if expr]
+    return Row(kinds, lambda kind, flags: _rounded(kind, flags, exprs[kind]), needs, may)
 
 
-def _packed_f32(modifiers: list[str], expr: str, arity: int) -> Form | None:
+def _packed_f32(expr: str) -> Row:
     """f32x2 of sm_100: two floats in 64 bits, rounded to nearest."""
-    rounding = take(modifiers, *ROUNDING)
-    if modifiers:
-        return None
 
-    def one(suffix: str) -> str:
-        text = expr
-        for name in "ABC"[:arity]:
-            text = text.replace(name, f"{suffix}f({name})")
-        return text
+    def form(kind: str, flags: Flags) -> Form | None:
+        def one(suffix: str) -> str:
+            text = expr
+            for name in names:
+                text = text.replace(name, f"{suffix}f({name})")
+            return text
 
-    joined = f"pairf({one('lo')},{one('hi')})"
-    return Form("f32x2", ("f32x2",) * arity, joined, ROUNDING.get(rounding, ""))
-
-
-def arithmetic(name: str, sign: str) -> Maker:
-    def make(modifiers: list[str]) -> Form | None:
-        kind = modifiers.pop()
-        if kind in ("f32", "f64"):
-            return _float(modifiers, kind, 2, f"A{sign}B")
-        if kind == "f32x2":
-            return _packed_f32(modifiers, f"(A{sign}B)", 2)
-        if kind in HALVES:
-            return _half(modifiers, kind, name, 2)
-        if kind not in (*INTEGERS, "s64", "u64"):
+        names, rounding = "ABC"[: arity_of(expr)], one_of(flags, ROUNDING)
+        if rounding is None:
             return None
-        carry = take(modifiers, "cc")
-        if carry:
-            return None if modifiers else _carry_form(name, kind, False, True)
-        if take(modifiers, "sat"):
-            wide = f"(i64)A{sign}(i64)B"
-            return Form("i32", ("i32",) * 2, f"SATI({wide})") if kind == "s32" else None
-        return None if modifiers else _integer(kind, 2, f"A{sign}B")
+        both = f"pairf({one('lo')},{one('hi')})"
+        return Form(kind, (kind,) * len(names), both, ROUNDING.get(rounding, ""))
 
-    return make
+    return Row(("f32x2",), form, (), ROUNDING)
 
 
-def _integer(kind: str, arity: int, expr: str) -> Form:
-    """Wrapping integer arithmetic: computed on the unsigned type, so that overflow is defined."""
-    c_type = C_TYPE[kind]
-    unsigned = "u" + c_type[1:]
-    for name in "ABC"[:arity]:
-        expr = expr.replace(name, f"({unsigned}){name}")
-    return Form(c_type, (c_type,) * arity, f"({c_type})({expr})")
+def _half(inner: str) -> Row:
+    """An f16 or bf16 operation, scalar or packed: computed in wider precision, rounded once."""
+
+    def form(kind: str, flags: Flags) -> Form | None:
+        if kind.startswith("bf16") and flags & {"sat", "ftz"}:
+            return None
+        base, names = kind.removesuffix("x2"), "ABC"[: inner.count("{")]
+        ftz = "ftz" in flags
+
+        def one(suffix: str) -> str:
+            value = inner.format(
+                *(half_value(base, half_part(kind, x, suffix), ftz) for x in names)
+            )
+            if "sat" in flags:
+                value = f"SATD({value})"
+            if "relu" in flags:
+                value = f"RELUD({value})"
+            out = f"{base}_r({value})"
+            return f"ftz_{base}({out})" if ftz else out
+
+        return Form(kind, (kind,) * len(names), joined(kind, one))
+
+    return Row(HALVES, form, (), _HALF_FLAGS)
 
 
-def _carry_form(name: str, kind: str, takes: bool, gives: bool) -> Form | None:
-    if kind not in ("s32", "u32", "s64", "u64"):
-        return None
-    bits = kind[1:]
-    unsigned = f"u{bits}"
-    function = f"{'addc' if name == 'add' else 'subc'}{bits}"
+# --- integers -------------------------------------------------------------------------------------
+
+
+def _same(expr: str) -> Callable[[str, Flags], Form]:
+    """Of operands and a result of one C type, which the expression calls T, and U unsigned."""
+
+    def form(kind: str, flags: Flags) -> Form:
+        c_type = C_TYPE[kind]
+        text = expr.replace("T", c_type).replace("U", "u" + c_type[1:])
+        return Form(c_type, (c_type,) * arity_of(text), text)
+
+    return form
+
+
+def _saturated(expr: str, *needs: str) -> Row:
+    return Row(("s32",), lambda *_: Form("i32", ("i32",) * arity_of(expr), expr), ("sat", *needs))
+
+
+def _with_carry(name: str, kind: str, takes: bool, gives: bool) -> Form:
+    unsigned = f"u{kind[1:]}"
+    function = f"{'addc' if name == 'add' else 'subc'}{kind[1:]}"
     flags = f"{'X' if takes else '0'},{'&X' if gives else '0'}"
     return Form(unsigned, (unsigned,) * 2, f"{function}(A,B,{flags})", carry=True)
 
 
-def carry(name: str) -> Maker:
-    def make(modifiers: list[str]) -> Form | None:
-        gives = bool(take(modifiers, "cc"))
-        kind = modifiers.pop() if modifiers else ""
-        return None if modifiers else _carry_form(name, kind, True, gives)
-
-    return make
-
-
-def mul(modifiers: list[str]) -> Form | None:
-    kind = modifiers.pop()
-    if kind in ("f32", "f64"):
-        return _float(modifiers, kind, 2, "A*B")
-    if kind == "f32x2":
-        return _packed_f32(modifiers, "(A*B)", 2)
-    if kind in HALVES:
-        return _half(modifiers, kind, "mul", 2)
-    part = take(modifiers, "lo", "hi", "wide")
-    if modifiers or kind not in INTEGERS:
-        return None
-    return _multiply(kind, part, "")
-
-
-def _multiply(kind: str, part: str, addend: str) -> Form | None:
-    c_type = C_TYPE[kind]
-    more = (
-        (C_TYPE[WIDER[kind]],)
-        if part == "wide" and kind in WIDER and addend
-        else ((c_type,) if addend else ())
+def arithmetic(name: str, sign: str) -> Maker:
+    return rows(
+        _float(f"A{sign}B", f"A{sign}B"),
+        _packed_f32(f"(A{sign}B)"),
+        _half(f"(f64){{0}}{sign}(f64){{1}}"),
+        _saturated(f"SATI((i64)A{sign}(i64)B)"),
+        Row(_CARRIED, lambda kind, flags: _with_carry(name, kind, False, True), ("cc",)),
+        # on the unsigned type, so that overflow is defined
+        Row(INTEGERS, _same(f"(T)((U)A{sign}(U)B)")),
     )
+
+
+def carry(name: str) -> Maker:
+    def form(kind: str, flags: Flags) -> Form:
+        return _with_carry(name, kind, True, "cc" in flags)
+
+    return rows(Row(_CARRIED, form, (), ("cc",)))
+
+
+def _multiply(kind: str, part: str | None, addend: str) -> Form | None:
+    c_type = C_TYPE[kind]
+    if part not in _PARTS or (part == "wide" and kind not in WIDER):
+        return None
+    more = ((C_TYPE[WIDER[kind]] if part == "wide" else c_type),) if addend else ()
     if part == "lo":
         # u16 operands promote to int, whose product may overflow: go through u32
         wide = "u32" if SIZE[c_type] < 4 else "u" + c_type[1:]
         tail = f"+({wide})C" if addend else ""
         return Form(c_type, (c_type,) * 2 + more, f"({c_type})(({wide})A*({wide})B{tail})")
-    if part == "wide" and kind in WIDER:
+    if part == "wide":
         wide = C_TYPE[WIDER[kind]]
         unsigned = "u" + wide[1:]
         tail = f"+({unsigned})C" if addend else ""
         expr = f"({wide})(({unsigned})({wide})A*({unsigned})({wide})B{tail})"
         return Form(wide, (c_type,) * 2 + more, expr)
-    if part == "hi":
-        if SIZE[c_type] == 8:
-            wide = "i128" if c_type[0] == "i" else "u128"
-        else:
-            wide = C_TYPE[WIDER[kind]]
-        product_ = f"(({wide})A*({wide})B)>>{8 * SIZE[c_type]}"
-        unsigned = "u" + c_type[1:]
-        tail = f"+({unsigned})C" if addend else ""
-        return Form(c_type, (c_type,) * 2 + more, f"({c_type})(({unsigned})({product_}){tail})")
-    return None
+    wide = c_type[0] + "128" if SIZE[c_type] == 8 else C_TYPE[WIDER[kind]]
+    product_ = f"(({wide})A*({wide})B)>>{8 * SIZE[c_type]}"
+    unsigned = "u" + c_type[1:]
+    tail = f"+({unsigned})C" if addend else ""
+    return Form(c_type, (c_type,) * 2 + more, f"({c_type})(({unsigned})({product_}){tail})")
 
 
-def mad(modifiers: list[str]) -> Form | None:
-    kind = modifiers.pop()
-    if kind in ("f32", "f64"):
-        return fma([*modifiers, kind])
-    if kind not in INTEGERS:
-        return None
-    part = take(modifiers, "lo", "hi", "wide")
-    if take(modifiers, "cc"):
-        return None if modifiers else _mad_carry(kind, part, False, True)
-    if take(modifiers, "sat"):
-        expr = "SATI((((i64)A*(i64)B)>>32)+(i64)C)"
-        same = kind == "s32" and part == "hi" and not modifiers
-        return Form("i32", ("i32",) * 3, expr) if same else None
-    return None if modifiers else _multiply(kind, part, "C")
+def _product(addend: str = "") -> Row:
+    def form(kind: str, flags: Flags) -> Form | None:
+        return _multiply(kind, one_of(flags, _PARTS), addend)
+
+    return Row(INTEGERS, form, (), _PARTS)
 
 
-def madc(modifiers: list[str]) -> Form | None:
-    gives = bool(take(modifiers, "cc"))
-    part = take(modifiers, "lo", "hi")
-    kind = modifiers.pop() if modifiers else ""
-    return None if modifiers else _mad_carry(kind, part, True, gives)
+def _product_with_carry(takes: bool, needs: Collection[str], may: Collection[str]) -> Row:
+    def form(kind: str, flags: Flags) -> Form | None:
+        base = _multiply(kind, one_of(flags, _PARTS), "")
+        if base is None:
+            return None
+        unsigned = "u" + base.dst[1:]
+        marks = f"{'X' if takes else '0'},{'&X' if 'cc' in flags else '0'}"
+        expr = f"addc{kind[1:]}(({unsigned})({base.expr}),({unsigned})C,{marks})"
+        return Form(base.dst, (*base.src, base.dst), expr, carry=True)
+
+    return Row(_CARRIED, form, needs, may)
 
 
-def _mad_carry(kind: str, part: str, takes: bool, gives: bool) -> Form | None:
-    base = _multiply(kind, part, "") if part in ("lo", "hi") and kind in INTEGERS[2:] else None
-    if base is None:
-        return None
-    unsigned = "u" + base.dst[1:]
-    function = f"addc{kind[1:]}"
-    flags = f"{'X' if takes else '0'},{'&X' if gives else '0'}"
-    expr = f"{function}(({unsigned})({base.expr}),({unsigned})C,{flags})"
-    return Form(base.dst, (*base.src, base.dst), expr, carry=True)
-
-
-def fma(modifiers: list[str]) -> Form | None:
-    kind = modifiers.pop()
-    if kind in ("f32", "f64"):
-        return _float(modifiers, kind, 3, f"FMA{kind[1:]}(A,B,C)".replace("FMA", "fma_"))
-    if kind == "f32x2":
-        return _packed_f32(modifiers, "fma_32(A,B,C)", 3)
-    return _half(modifiers, kind, "fma", 3) if kind in HALVES else None
-
-
-def div(modifiers: list[str]) -> Form | None:
-    kind = modifiers.pop()
-    if kind in ("f32", "f64"):
-        how = take(modifiers, "approx", "full") if kind == "f32" else ""
-        return _float(modifiers, kind, 2, "fast_div(A,B)" if how == "approx" else "A/B")
-    if modifiers or kind not in INTEGERS:
-        return None
-    c_type = C_TYPE[kind]
-    if c_type[0] == "u":
-        return Form(c_type, (c_type,) * 2, f"(B?({c_type})(A/B):({c_type})-1)")
+_FMA = _float("fma_32(A,B,C)", "fma_64(A,B,C)")
+fma = rows(_FMA, _packed_f32("fma_32(A,B,C)"), _half("fma_odd({0},{1},{2})"))
+mul = rows(_float("A*B", "A*B"), _packed_f32("(A*B)"), _half("(f64){0}*(f64){1}"), _product())
+mad = rows(
+    _FMA,
+    _product_with_carry(False, ("cc",), ("lo", "hi")),
+    _saturated("SATI((((i64)A*(i64)B)>>32)+(i64)C)", "hi"),
+    _product("C"),
+)
+madc = rows(_product_with_carry(True, (), ("lo", "hi", "cc")))
+_UNSIGNED = tuple(kind for kind in INTEGERS if kind[0] == "u")
+div = rows(
+    _float("fast_div(A,B)", needs=("approx",)),
+    _float("A/B", needs=("full",)),
+    _float("A/B", "A/B"),
+    Row(_UNSIGNED, _same("(B?(T)(A/B):(T)-1)")),
     # the quotient of the smallest value and -1 wraps; by zero it is all ones, as the GPU gives
-    return Form(
-        c_type, (c_type,) * 2, f"(B==0?({c_type})-1:B==-1?({c_type})(0-(u64)A):({c_type})(A/B))"
-    )
+    Row(INTEGERS, _same("(B==0?(T)-1:B==-1?(T)(0-(u64)A):(T)(A/B))")),
+)
+rem = rows(
+    Row(_UNSIGNED, _same("(B==0?A:(T)(A%B))")), Row(INTEGERS, _same("(B==0?A:B==-1?0:(T)(A%B))"))
+)
+
+# --- functions ------------------------------------------------------------------------------------
 
 
-def rem(modifiers: list[str]) -> Form | None:
-    kind = modifiers.pop()
-    if modifiers or kind not in INTEGERS:
-        return None
-    c_type = C_TYPE[kind]
-    guard = "B==0?A:B==-1?0:" if c_type[0] == "i" else "B==0?A:"
-    return Form(c_type, (c_type,) * 2, f"({guard}({c_type})(A%B))")
-
-
-def unary_float(expr32: str, expr64: str = "", *, approximate: bool = False) -> Maker:
-    def make(modifiers: list[str]) -> Form | None:
-        kind = modifiers.pop()
-        if kind not in ("f32", "f64") or (kind == "f64" and not expr64):
-            return None
-        approx = take(modifiers, "approx")
-        if approximate and not approx and not any(r in modifiers for r in ROUNDING):
-            return None
-        if kind == "f64" and approx:
-            return None
-        return _float(modifiers, kind, 1, expr32 if kind == "f32" else expr64)
-
-    return make
+def approximated(f32: str, *exact64: str) -> tuple[Row, ...]:
+    """A function that is either approximate or rounded, of f32, and of f64 where it is rounded."""
+    by_rounding = [_float(f32, *exact64, needs=(way,), may=("ftz", "sat")) for way in ROUNDING]
+    return (_float(f32, needs=("approx",)), *by_rounding)
 
 
 def reciprocal(name: str) -> Maker:
     """rcp and rsqrt: .approx.ftz.f64 gives only the upper 32 bits of the result."""
     single = {"rcp": "1.0f/A", "rsqrt": "1.0f/sqrtf(A)"}[name]
     double = {"rcp": "1.0/A", "rsqrt": "1.0/sqrt(A)"}[name]
-
-    def make(modifiers: list[str]) -> Form | None:
-        if modifiers[-1] == "f64" and "approx" in modifiers:
-            if name == "rcp" and modifiers != ["approx", "ftz", "f64"]:
-                return None
-            keep = "ftz" in modifiers
-            rest = [m for m in modifiers if m not in ("approx", "ftz", "f64")]
-            if rest:
-                return None
-            expr = f"FTZD({double.replace('A', 'FTZD(A)')})" if keep else double
-            return Form("f64", ("f64",), f"upper32({expr})" if keep else expr)
-        return unary_float(single, double if name == "rcp" else "", approximate=True)(modifiers)
-
-    return make
+    flushed = f"upper32(FTZD({double.replace('A', 'FTZD(A)')}))"
+    of_f64 = [Row(("f64",), lambda *_: Form("f64", ("f64",), flushed), ("approx", "ftz"))]
+    if name == "rsqrt":
+        of_f64.append(Row(("f64",), lambda *_: Form("f64", ("f64",), double), ("approx",)))
+    return rows(*of_f64, *approximated(single, *([double] if name == "rcp" else [])))
 
 
 def approximate(name: str) -> Maker:
     """ex2, lg2, sin, cos, tanh."""
 
-    def make(modifiers: list[str]) -> Form | None:
-        kind = modifiers.pop()
-        if kind == "f32":
-            if not take(modifiers, "approx"):
-                return None
-            return _float(modifiers, "f32", 1, f"{name}_approx(A)", rounds=False)
-        if kind not in HALVES or name not in ("ex2", "tanh") or not take(modifiers, "approx"):
-            return None
-        take(modifiers, "ftz")
-        if modifiers:
-            return None
+    def half(kind: str, flags: Flags) -> Form:
         base = kind.removesuffix("x2")
-        expr = joined(
-            kind, lambda s: f"{base}_r({name}_approx({base}_f({half_part(kind, 'A', s)})))"
-        )
-        return Form(kind, (kind,), expr)
 
-    return make
+        def one(suffix: str) -> str:
+            return f"{base}_r({name}_approx({base}_f({half_part(kind, 'A', suffix)})))"
+
+        return Form(kind, (kind,), joined(kind, one))
+
+    single = _float(f"{name}_approx(A)", needs=("approx",), may=("ftz", "sat"))
+    halves = HALVES if name in ("ex2", "tanh") else ()
+    return rows(single, Row(halves, half, ("approx",), ("ftz",)))
 
 
 def min_max(name: str) -> Maker:
     sign = "<" if name == "min" else ">"
 
-    def make(modifiers: list[str]) -> Form | None:
-        kind = modifiers.pop()
-        if kind in INTEGERS:
-            if take(modifiers, "relu"):
-                same = kind == "s32" and not modifiers
-                return Form("i32", ("i32",) * 2, f"RELUI(A{sign}B?A:B)") if same else None
-            c_type = C_TYPE[kind]
-            return None if modifiers else Form(c_type, (c_type,) * 2, f"(A{sign}B?A:B)")
-        nan, swap = take(modifiers, "NaN"), take(modifiers, "xorsign")
-        absolute, ftz = take(modifiers, "abs"), take(modifiers, "ftz")
-        if modifiers or bool(swap) != bool(absolute):
+    def of_floats(kind: str, flags: Flags) -> Form | None:
+        swap = "xorsign" in flags
+        if swap != ("abs" in flags) or (kind == "f64" and (swap or "ftz" in flags)):
             return None
-        if kind in ("f32", "f64"):
-            suffix = "f" if kind == "f32" else "d"
-            function = f"{name}{'_nan' if nan else ''}_{suffix}"
-            a, b = ("FTZ(A)", "FTZ(B)") if ftz else ("A", "B")
-            if swap:
-                expr = f"xorsign_f({function}(fabsf({a}),fabsf({b})),A,B)"
-            else:
-                expr = f"{function}({a},{b})"
-            return None if kind == "f64" and (ftz or swap) else Form(kind, (kind,) * 2, expr)
-        if kind not in HALVES or swap or (ftz and kind.startswith("bf16")):
+        function = f"{name}{'_nan' if 'NaN' in flags else ''}_{'f' if kind == 'f32' else 'd'}"
+        a, b = ("FTZ(A)", "FTZ(B)") if "ftz" in flags else ("A", "B")
+        expr = f"{function}({a},{b})"
+        if swap:
+            expr = f"xorsign_f({function}(fabsf({a}),fabsf({b})),A,B)"
+        return Form(kind, (kind,) * 2, expr)
+
+    def of_halves(kind: str, flags: Flags) -> Form | None:
+        if "ftz" in flags and kind.startswith("bf16"):
             return None
-        base = kind.removesuffix("x2")
-        function = f"{name}{'_nan' if nan else ''}_f"
+        base, function = kind.removesuffix("x2"), f"{name}{'_nan' if 'NaN' in flags else ''}_f"
 
         def one(s: str) -> str:
-            a, b = (half_value(base, half_part(kind, x, s), ftz) for x in "AB")
+            a, b = (half_value(base, half_part(kind, x, s), "ftz" in flags) for x in "AB")
             return f"{base}_r({function}({a},{b}))"
 
         return Form(kind, (kind,) * 2, joined(kind, one))
 
-    return make
-
-
-def _flushed_sign(name: str, kind: str) -> Form | None:
-    """neg.ftz and abs.ftz of halves; bfloat16 has none."""
-    if kind.startswith("bf16"):
-        return None
-    function = "-" if name == "neg" else "fabsf"
-
-    def one(s: str) -> str:
-        return f"f16_r({function}({half_value('f16', half_part(kind, 'A', s), 'ftz')}))"
-
-    return Form(kind, (kind,), joined(kind, one))
+    return rows(
+        Row(("s32",), lambda *_: Form("i32", ("i32",) * 2, f"RELUI(A{sign}B?A:B)"), ("relu",)),
+        Row(INTEGERS, _same(f"(A{sign}B?A:B)")),
+        Row(FLOATS, of_floats, (), ("NaN", "xorsign", "abs", "ftz")),
+        Row(HALVES, of_halves, (), ("NaN", "ftz")),
+    )
 
 
 def neg_abs(name: str) -> Maker:
-    def make(modifiers: list[str]) -> Form | None:
-        kind = modifiers.pop()
-        ftz = take(modifiers, "ftz")
-        if modifiers or (ftz and kind != "f32" and kind not in HALVES):
-            return None
-        if kind in ("f32", "f64"):
-            function = "fabsf" if kind == "f32" else "fabs"
-            value = "FTZ(A)" if ftz else "A"
-            return Form(kind, (kind,), f"-{value}" if name == "neg" else f"{function}({value})")
-        if kind in HALVES and ftz:
-            return _flushed_sign(name, kind)
-        if kind in HALVES:
-            mask = "0x80008000u" if kind.endswith("x2") else "0x8000u"
-            return Form(kind, (kind,), f"A^{mask}" if name == "neg" else f"A&~{mask}")
-        if kind not in INTEGERS:
-            return None
-        c_type = C_TYPE[kind]
-        unsigned = "u" + c_type[1:]
-        negated = f"({c_type})(0-({unsigned})A)"
-        return Form(c_type, (c_type,), negated if name == "neg" else f"(A<0?{negated}:A)")
+    def of_floats(kind: str, flags: Flags) -> Form:
+        value = "FTZ(A)" if "ftz" in flags else "A"
+        function = "-" if name == "neg" else "fabsf" if kind == "f32" else "fabs"
+        return Form(kind, (kind,), f"-{value}" if name == "neg" else f"{function}({value})")
 
-    return make
+    def flushed(kind: str, flags: Flags) -> Form:
+        function = "-" if name == "neg" else "fabsf"
 
+        def one(s: str) -> str:
+            return f"f16_r({function}({half_value('f16', half_part(kind, 'A', s), 'ftz')}))"
 
-def copysign(modifiers: list[str]) -> Form | None:
-    kind = modifiers.pop()
-    if modifiers or kind not in ("f32", "f64"):
-        return None
-    return Form(kind, (kind,) * 2, f"copysign{'f' if kind == 'f32' else ''}(B,A)")
+        return Form(kind, (kind,), joined(kind, one))
+
+    def of_halves(kind: str, flags: Flags) -> Form:
+        mask = "0x80008000u" if kind.endswith("x2") else "0x8000u"
+        return Form(kind, (kind,), f"A^{mask}" if name == "neg" else f"A&~{mask}")
+
+    return rows(
+        Row(("f32",), of_floats, (), ("ftz",)),
+        Row(("f64",), of_floats),
+        Row(("f16", "f16x2"), flushed, ("ftz",)),
+        Row(HALVES, of_halves),
+        Row(INTEGERS, _same("(T)(0-(U)A)" if name == "neg" else "(A<0?(T)(0-(U)A):A)")),
+    )
 
 
-def testp(modifiers: list[str]) -> Form | None:
-    kind = modifiers.pop()
-    if len(modifiers) != 1 or kind not in ("f32", "f64"):
-        return None
-    s = "f" if kind == "f32" else "d"
-    magnitude = f"fabs{s.rstrip('d')}(A)"
-    smallest = "1.17549435e-38f" if s == "f" else "2.2250738585072014e-308"
-    infinite = "__builtin_inff()" if s == "f" else "__builtin_inf()"
-    test = {
+copysign = rows(
+    Row(("f32",), lambda *_: Form("f32", ("f32",) * 2, "copysignf(B,A)")),
+    Row(("f64",), lambda *_: Form("f64", ("f64",) * 2, "copysign(B,A)")),
+)
+
+
+def _tests(kind: str, magnitude: str, smallest: str, infinite: str) -> list[Row]:
+    tests = {
         "finite": f"{magnitude}<{infinite}",
         "infinite": f"{magnitude}=={infinite}",
         "number": "A==A",
         "notanumber": "A!=A",
         "normal": f"({magnitude}>={smallest}&&{magnitude}<{infinite})",
         "subnormal": f"({magnitude}<{smallest}&&A!=0)",
-    }.get(modifiers[0])
-    return Form("u32", (kind,), f"-(u32)({test})") if test else None
+    }
+    forms = {name: Form("u32", (kind,), f"-(u32)({test})") for name, test in tests.items()}
+    return [Row((kind,), lambda _, flags: forms[min(flags)], (name,)) for name in tests]
+
+
+testp = rows(
+    *_tests("f32", "fabsf(A)", "1.17549435e-38f", "__builtin_inff()"),
+    *_tests("f64", "fabs(A)", "2.2250738585072014e-308", "__builtin_inf()"),
+)

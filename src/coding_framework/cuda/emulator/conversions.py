@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
-from coding_framework.cuda.emulator.forms import C_TYPE, SIZE, Form
+from coding_framework.cuda.emulator.forms import C_TYPE, ROUNDING, SIZE, Flags, Form, one_of
 
 _INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _TO_INTEGRAL = {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
-_DIRECTION = {"rn": "", "rz": "RZ", "rm": "RM", "rp": "RP"}
 
 
 def convert(modifiers: list[str]) -> Form | None:
@@ -21,7 +20,7 @@ def convert(modifiers: list[str]) -> Form | None:
     if len(modifiers) < 2:
         return None
     source, target = modifiers.pop(), modifiers.pop()
-    flags = set(modifiers)
+    flags = frozenset(modifiers)
     if len(flags) != len(modifiers):
         return None
     if source == "f32" and target in ("f16x2", "bf16x2"):
@@ -39,19 +38,6 @@ def convert(modifiers: list[str]) -> Form | None:
     return None
 
 
-def _one(flags: set[str], choices: Iterable[str]) -> str:
-    """The one flag among `choices`, removed; "" where there is none."""
-    found = [f for f in choices if f in flags]
-    flags.difference_update(found)
-    return found[0] if len(found) == 1 else ""
-
-
-def _drop(flags: set[str], flag: str) -> bool:
-    there = flag in flags
-    flags.discard(flag)
-    return there
-
-
 def _value(kind: str) -> str:
     """The operand as a C float or double."""
     return f"{kind}_f(A)" if kind in ("f16", "bf16") else "A"
@@ -66,12 +52,11 @@ def _limits(kind: str) -> tuple[str, str]:
     return (f"(-{(1 << (bits - 1)) - 1}-1)", str((1 << (bits - 1)) - 1))
 
 
-def _integers(target: str, source: str, flags: set[str]) -> Form | None:
-    saturate = _drop(flags, "sat")
-    if flags:
+def _integers(target: str, source: str, flags: Flags) -> Form | None:
+    if flags - {"sat"}:
         return None
     to, of = C_TYPE[target], C_TYPE[source]
-    if not saturate:
+    if not flags:
         return Form(to, (of,), f"({to})A")
     low, high = _limits(target)
     tests = []
@@ -83,16 +68,14 @@ def _integers(target: str, source: str, flags: set[str]) -> Form | None:
     return Form(to, (of,), f"({':'.join([*tests, f'({to})A'])})")
 
 
-def _to_integer(target: str, source: str, flags: set[str]) -> Form | None:
-    way = _one(flags, _TO_INTEGRAL)
-    ftz = _drop(flags, "ftz")
-    _drop(flags, "sat")
-    if flags or not way:
+def _to_integer(target: str, source: str, flags: Flags) -> Form | None:
+    way = one_of(flags, _TO_INTEGRAL)
+    if not way or flags - {way, "ftz", "sat"}:
         return None
     to, bits = C_TYPE[target], int(target[1:])
     double = source == "f64"
     value = f"{_TO_INTEGRAL[way]}{'' if double else 'f'}({_value(source)})"
-    if ftz and source == "f32":
+    if "ftz" in flags and source == "f32":
         value = value.replace("(A)", "(FTZ(A))")
     suffix = "" if double else "f"
     if target[0] == "u":
@@ -106,28 +89,29 @@ def _to_integer(target: str, source: str, flags: set[str]) -> Form | None:
     return Form(to, (C_TYPE[source],), expr)
 
 
-def _from_integer(target: str, source: str, flags: set[str]) -> Form | None:
-    direction = _one(flags, _DIRECTION)
-    saturate = _drop(flags, "sat")
-    if flags or not direction:
+def _from_integer(target: str, source: str, flags: Flags) -> Form | None:
+    direction = one_of(flags, ROUNDING)
+    if not direction or flags - {direction, "sat"}:
         return None
     if target in ("f16", "bf16"):
-        if direction != "rn" or saturate:
+        if flags != {"rn"}:
             return None
         return Form(target, (C_TYPE[source],), f"{target}_r(odd_{source[0]}64(A))")
     expr = f"({target})A"
-    if saturate:
+    if "sat" in flags:
         expr = f"SAT{'F' if target == 'f32' else 'D'}({expr})"
-    return Form(target, (C_TYPE[source],), expr, _DIRECTION[direction])
+    return Form(target, (C_TYPE[source],), expr, ROUNDING[direction])
 
 
-def _floats(target: str, source: str, flags: set[str]) -> Form | None:
-    integral = _one(flags, _TO_INTEGRAL)
-    direction = _one(flags, _DIRECTION)
-    ftz, saturate = _drop(flags, "ftz"), _drop(flags, "sat")
-    relu = _drop(flags, "relu")
+def _floats(target: str, source: str, flags: Flags) -> Form | None:
+    integral, direction = one_of(flags, _TO_INTEGRAL), one_of(flags, ROUNDING)
+    if integral is None or direction is None:
+        return None
+    ftz, relu = "ftz" in flags, "relu" in flags
     narrows = SIZE[C_TYPE[target]] < SIZE[C_TYPE[source]] or {target, source} == {"f16", "bf16"}
-    if flags or (integral and target != source) or (narrows and not direction):
+    if flags - {integral, direction, "ftz", "sat", "relu"} or (integral and target != source):
+        return None
+    if narrows and not direction:
         return None
     if relu and target not in ("f16", "bf16"):
         return None
@@ -136,7 +120,7 @@ def _floats(target: str, source: str, flags: set[str]) -> Form | None:
         value = f"FTZ({value})"
     if integral:
         value = f"{_TO_INTEGRAL[integral]}{'' if source == 'f64' else 'f'}({value})"
-    if saturate:
+    if "sat" in flags:
         value = f"SAT{'D' if source == 'f64' else 'F'}({value})"
     if relu:
         value = f"RELUD({value})"
@@ -148,31 +132,28 @@ def _floats(target: str, source: str, flags: set[str]) -> Form | None:
         )
     if target == "f32" and ftz:
         value = f"FTZ((f32)({value}))"
-    rounding = _DIRECTION.get(direction, "") if narrows else ""
+    rounding = ROUNDING.get(direction, "") if narrows else ""
     return Form(target, (C_TYPE[source],), f"({target})({value})", rounding)
 
 
-def _packed(target: str, flags: set[str]) -> Form | None:
+def _packed(target: str, flags: Flags) -> Form | None:
     """cvt.rn.f16x2.f32 d, a, b: a goes to the upper half."""
-    direction = _one(flags, ("rn", "rz"))
-    relu = _drop(flags, "relu")
-    if flags or not direction:
+    direction = one_of(flags, ("rn", "rz"))
+    if not direction or flags - {direction, "relu"}:
         return None
     base = target.removesuffix("x2")
     suffix = "z" if direction == "rz" else "r"
-    a, b = (f"RELUD({x})" if relu else x for x in "AB")
+    a, b = (f"RELUD({x})" if "relu" in flags else x for x in "AB")
     return Form(
         target, ("f32", "f32"), f"((u32){base}_{suffix}({b})|(u32){base}_{suffix}({a})<<16)"
     )
 
 
-def _tf32(flags: set[str]) -> Form | None:
-    direction = _one(flags, ("rna", "rn", "rz"))
-    relu = _drop(flags, "relu")
-    _drop(flags, "satfinite")
-    if flags or not direction:
+def _tf32(flags: Flags) -> Form | None:
+    direction = one_of(flags, ("rna", "rn", "rz"))
+    if not direction or flags - {direction, "relu", "satfinite"}:
         return None
-    value = "RELUF(A)" if relu else "A"
+    value = "RELUF(A)" if "relu" in flags else "A"
     return Form("u32", ("f32",), f"tf32_{direction}({value})")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 C_TYPE = {
@@ -18,6 +18,7 @@ SIZE = {
 WIDER = {"s16": "s32", "u16": "u32", "s32": "s64", "u32": "u64"}
 ROUNDING = {"rn": "", "rz": "RZ", "rm": "RM", "rp": "RP"}
 INTEGERS = ("s16", "u16", "s32", "u32", "s64", "u64")
+FLOATS = ("f32", "f64")
 HALVES = ("f16", "bf16", "f16x2", "bf16x2")
 BITS = ("b16", "b32", "b64")
 
@@ -38,6 +39,46 @@ class Form:
 
 
 Maker = Callable[[list[str]], Form | None]
+Flags = frozenset[str]
+"""The modifiers of an instruction but its type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The forms of some types of an instruction, with the modifiers that these take."""
+
+    kinds: Collection[str]
+    form: Callable[[str, Flags], Form | None]
+    """Given the type and all modifiers."""
+    needs: Collection[str] = ()
+    may: Collection[str] = ()
+
+
+def rows(*table: Row) -> Maker:
+    """An instruction whose last modifier is its type: the first row that takes the others."""
+
+    def make(modifiers: list[str]) -> Form | None:
+        *others, kind = modifiers
+        flags = frozenset(others)
+        if len(flags) != len(others):
+            return None
+        for row in table:
+            if kind in row.kinds and flags >= {*row.needs} and flags <= {*row.needs, *row.may}:
+                return row.form(kind, flags)
+        return None
+
+    return make
+
+
+def one_of(flags: Flags, choices: Iterable[str]) -> str | None:
+    """The one of the choices that is there; "": none is; None: several are."""
+    found = flags.intersection(choices)
+    return None if len(found) > 1 else "".join(found)
+
+
+def arity_of(expr: str) -> int:
+    """How many operands an expression over A, B and C has."""
+    return 3 if "C" in expr else 2 if "B" in expr else 1
 
 
 def take(modifiers: list[str], *choices: str) -> str:
@@ -65,11 +106,6 @@ def joined(kind: str, one: Callable[[str], str]) -> str:
     if not kind.endswith("x2"):
         return one("lo")
     return f"((u32){one('lo')}|(u32){one('hi')}<<16)"
-
-
-def storage_type(kind: str) -> str:
-    """Unsigned type of the same width: for instructions that only move bits."""
-    return f"u{8 * SIZE[C_TYPE[kind]]}"
 
 
 def fixed(forms: dict[str, Form]) -> Maker:

@@ -7,15 +7,19 @@ from itertools import product
 from coding_framework.cuda.emulator.forms import (
     BITS,
     C_TYPE,
+    FLOATS,
     INTEGERS,
     SIZE,
+    Flags,
     Form,
     Maker,
+    Row,
+    arity_of,
     fixed,
     half_part,
     half_value,
     joined,
-    storage_type,
+    rows,
     take,
 )
 
@@ -104,53 +108,40 @@ def _set_packed(name: str, kind: str, target: str, ftz: bool) -> Form | None:
     return Form("u32", (kind, kind), joined(kind, one))
 
 
-def selp(modifiers: list[str]) -> Form | None:
-    kind = modifiers.pop()
-    if modifiers or kind not in (*INTEGERS, *BITS, "f32", "f64"):
-        return None
-    c_type = storage_type(kind)
-    return Form(c_type, (c_type, c_type, "u32"), "(C?A:B)")
+_MOVED = (*INTEGERS, *BITS, *FLOATS)
+
+
+def _moved(kind: str, expr: str, *more: str) -> Form:
+    """An instruction that only moves bits: on the unsigned type of the same width."""
+    c_type = f"u{8 * SIZE[C_TYPE[kind]]}"
+    return Form(c_type, (c_type,) * arity_of(expr.replace("C", "")) + more, expr)
+
+
+selp = rows(Row(_MOVED, lambda kind, _: _moved(kind, "(C?A:B)", "u32")))
+mov = rows(Row(C_TYPE, lambda kind, _: _moved(kind, "A")))
 
 
 def slct(modifiers: list[str]) -> Form | None:
     selector, kind = modifiers.pop(), modifiers.pop() if modifiers else ""
     ftz = take(modifiers, "ftz")
-    if modifiers or selector not in ("s32", "f32") or kind not in (*INTEGERS, *BITS, "f32", "f64"):
+    if modifiers or selector not in ("s32", "f32") or kind not in _MOVED:
         return None
-    c_type = storage_type(kind)
-    test = "FTZ(C)>=0" if ftz else "C>=0"
-    return Form(c_type, (c_type, c_type, C_TYPE[selector]), f"({test}?A:B)")
-
-
-def mov(modifiers: list[str]) -> Form | None:
-    kind = modifiers.pop()
-    if modifiers or kind not in C_TYPE:
-        return None
-    c_type = storage_type(kind)
-    return Form(c_type, (c_type,), "A")
+    return _moved(kind, f"({'FTZ(C)' if ftz else 'C'}>=0?A:B)", C_TYPE[selector])
 
 
 # --- bits -----------------------------------------------------------------------------------------
 
 
 def logic(expr: str) -> Maker:
-    arity = 1 if "B" not in expr else 2
-
-    def make(modifiers: list[str]) -> Form | None:
-        kind = modifiers.pop()
-        if modifiers or kind not in (*BITS, "pred"):
-            return None
+    def form(kind: str, _: Flags) -> Form:
         c_type = C_TYPE[kind]
-        return Form(c_type, (c_type,) * arity, f"({c_type})({expr})")
+        return Form(c_type, (c_type,) * arity_of(expr), f"({c_type})({expr})")
 
-    return make
+    return rows(Row((*BITS, "pred"), form))
 
 
 def shift(name: str) -> Maker:
-    def make(modifiers: list[str]) -> Form | None:
-        kind = modifiers.pop()
-        if modifiers or kind not in (BITS if name == "shl" else (*INTEGERS, *BITS)):
-            return None
+    def form(kind: str, _: Flags) -> Form:
         c_type = C_TYPE[kind]
         bits = 8 * SIZE[c_type]
         wide = "u32" if bits < 32 else "u" + c_type[1:]
@@ -162,7 +153,7 @@ def shift(name: str) -> Maker:
             expr = f"({c_type})(A>>(B<{bits}?B:{bits - 1}))"
         return Form(c_type, (c_type, "u32"), expr)
 
-    return make
+    return rows(Row(BITS if name == "shl" else (*INTEGERS, *BITS), form))
 
 
 def shf(modifiers: list[str]) -> Form | None:

@@ -17,6 +17,7 @@ from itertools import product
 
 from coding_framework.cuda.emulator.arithmetic_forms import (
     approximate,
+    approximated,
     arithmetic,
     carry,
     copysign,
@@ -30,7 +31,6 @@ from coding_framework.cuda.emulator.arithmetic_forms import (
     reciprocal,
     rem,
     testp,
-    unary_float,
 )
 from coding_framework.cuda.emulator.conversions import conversion_spellings, convert
 from coding_framework.cuda.emulator.forms import (
@@ -42,6 +42,7 @@ from coding_framework.cuda.emulator.forms import (
     Form,
     Maker,
     fixed,
+    rows,
 )
 from coding_framework.cuda.emulator.logic_forms import (
     COMPARE,
@@ -72,7 +73,7 @@ def _makers() -> dict[str, Maker]:
         "addc": carry("add"), "subc": carry("sub"), "mul": mul, "mad": mad, "madc": madc,
         "fma": fma, "div": div, "rem": rem, "min": min_max("min"), "max": min_max("max"),
         "neg": neg_abs("neg"), "abs": neg_abs("abs"), "copysign": copysign, "testp": testp,
-        "sqrt": unary_float("sqrtf(A)", "sqrt(A)", approximate=True),
+        "sqrt": rows(*approximated("sqrtf(A)", "sqrt(A)")),
         "rcp": reciprocal("rcp"), "rsqrt": reciprocal("rsqrt"),
         "ex2": approximate("ex2"), "lg2": approximate("lg2"), "sin": approximate("sin"),
         "cos": approximate("cos"), "tanh": approximate("tanh"),
