@@ -34,7 +34,7 @@ from coding_framework.commands.flags import (
     value_of,
 )
 from coding_framework.commands.judge import JUDGING
-from coding_framework.commands.waiting import Waiting
+from coding_framework.commands.waiting import waiting
 from coding_framework.errors import UsageError, is_of_task
 from coding_framework.monitoring.text import one_line
 from coding_framework.run.eval_options import EvalOptions
@@ -144,7 +144,7 @@ def _evaluate(model: str | None, args: Namespace) -> int:
     from coding_framework.evaluation.gates import junit
     from coding_framework.run.evaluation import plan_evaluation, run_evaluation
 
-    with Waiting("reading the suites"):
+    with waiting("reading the suites"):
         plan = plan_evaluation(model, args.suite, options)
     print("\n".join(_plan_lines(plan)), file=sys.stderr, flush=True)
     if args.dry_run:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.one_kernel import make_one_judge, read_kernel
-from coding_framework.commands.waiting import Waiting
+from coding_framework.commands.waiting import waiting
 from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.explanation.verdict_text import verdict_text
 from coding_framework.types import Candidate, Task
@@ -24,12 +24,12 @@ def watch(name: str, task: Task, settings: JudgeSettings, *, as_json: bool = Fal
     save tries again. Raises UsageError where there is no such file at first."""
     path = Path(name)
     read_kernel(name)  # a wrong path is told at once
-    with Waiting("starting the judge") as waiting:
-        judge = make_one_judge(settings, waiting.tell)
+    with waiting("starting the judge") as tell:
+        judge = make_one_judge(settings, tell)
     for code in versions(path):
         start = time.perf_counter()
         try:
-            with Waiting("judging"):
+            with waiting("judging"):
                 verdict = judge.judge(task, Candidate(code=code))
         except UsageError:
             raise  # of the task's: another version of the kernel does not help

@@ -19,7 +19,7 @@ from coding_framework.commands.flags import (
     config_from,
 )
 from coding_framework.commands.one_kernel import add_task, make_one_judge, read_kernel, read_task
-from coding_framework.commands.waiting import Waiting
+from coding_framework.commands.waiting import waiting
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
 from coding_framework.types import Candidate
@@ -208,15 +208,15 @@ class _Judging:
         """The stored kernel, or why its verdict is not correct."""
         from coding_framework.registry.receipts import load_key, receipt_of
 
-        with Waiting(f"judging for {one_line(task.name, 60)}") as waiting:
+        with waiting(f"judging for {one_line(task.name, 60)}") as tell:
             if self._judge is None:
-                waiting.tell("loading PyTorch")
-                self._judge = make_one_judge(self._settings, waiting.tell)
+                tell("loading PyTorch")
+                self._judge = make_one_judge(self._settings, tell)
             candidate = Candidate(code=code)
             verdict = self._judge.judge(task, candidate)
             if not verdict.correct:
                 return f"{verdict.status.value}: {verdict.reason}"
-            waiting.tell("making launch templates, and judging them")
+            tell("making launch templates, and judging them")
             made = self._judge.templates(task, candidate)
         key = load_key(self._keys, self._name)
         receipt = receipt_of(

@@ -10,7 +10,7 @@ from typing import Any
 from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.flags import add_command
 from coding_framework.commands.one_kernel import add_task, read_task
-from coding_framework.commands.waiting import Waiting
+from coding_framework.commands.waiting import waiting
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
 from coding_framework.paths import write_atomic
@@ -38,7 +38,7 @@ def run_export(args: Namespace) -> int:
     from coding_framework.data.modelnew import export_modelnew
 
     task = read_task(args)
-    with Waiting(f"writing an answer for {one_line(args.task, 60)}"):
+    with waiting(f"writing an answer for {one_line(args.task, 60)}"):
         answer = export_modelnew(_read(args.kernel), task)
     return _write(answer, args.output)
 
@@ -46,7 +46,7 @@ def run_export(args: Namespace) -> int:
 def run_import(args: Namespace) -> int:
     from coding_framework.data.modelnew import import_modelnew
 
-    with Waiting(f"reading {one_line(str(args.answer), 60)}"):
+    with waiting(f"reading {one_line(str(args.answer), 60)}"):
         kernel = import_modelnew(_read(args.answer))
     return _write(kernel, args.output)
 

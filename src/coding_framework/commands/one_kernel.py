@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from coding_framework.commands.waiting import Waiting
+from coding_framework.commands.waiting import waiting
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.text import one_line
 from coding_framework.paths import cache_dir
@@ -49,18 +49,17 @@ def add_module_flags(parser: ArgumentParser) -> None:
 
 
 def read_task(args: Namespace) -> Task:
-    """The task of `add_task`. Python runs to be read, which is told on stderr where it takes more
-    than two seconds. Raises UsageError."""
+    """The task of `add_task`. Python runs to be read. Raises UsageError."""
     from coding_framework.data.registry import find_task
 
-    with Waiting(f"reading {one_line(args.task, 60)}"):
+    with waiting(f"reading {one_line(args.task, 60)}"):
         return find_task(args.task, args.inputs, args.init)
 
 
 def judge_one(task: Task, code: str, settings: JudgeSettings, *, fresh: bool = False) -> Verdict:
     """One verdict: unless it has to be `fresh`, what an earlier call said of the same kernel under
-    the same conditions, whatever its draws were, else one made in this process. What takes more
-    than two seconds, and a verdict from before, are told on stderr."""
+    the same conditions, whatever its draws were, else one made in this process. A verdict from
+    before is told on stderr."""
     from coding_framework.cuda.choose_backend import choose_backend
     from coding_framework.cuda.many.verdict_cache import VerdictCache, comes_again, conditions_of
 
@@ -71,9 +70,9 @@ def judge_one(task: Task, code: str, settings: JudgeSettings, *, fresh: bool = F
         told = "judged before, on equal terms: --fresh judges it anew"
         print(f"cuda-rl: {told}", file=sys.stderr, flush=True)
         return verdict
-    with Waiting(f"judging for {one_line(task.name, 60)}") as waiting:
-        waiting.tell("loading PyTorch")
-        verdict = make_one_judge(settings, waiting.tell).judge(task, candidate)
+    with waiting(f"judging for {one_line(task.name, 60)}") as tell:
+        tell("loading PyTorch")
+        verdict = make_one_judge(settings, tell).judge(task, candidate)
     if comes_again(verdict):
         with suppress(InfrastructureError):  # a verdict that cannot be kept is made again
             kept.put(task, candidate, verdict)

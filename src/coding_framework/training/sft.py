@@ -154,14 +154,15 @@ def _claim(folder: Path, config: SFTConfig, record: Mapping[str, Any]) -> SFTRes
     if path.exists():
         try:
             stored = json.loads(path.read_text())
-            there = SFTConfig.model_validate(stored["config"])
+            known = stored["config"].keys() & SFTConfig.model_fields.keys()  # others are gone
+            there = SFTConfig.model_validate({name: stored["config"][name] for name in known})
             result = SFTResult.model_validate(stored["result"]) if "result" in stored else None
-        except (ValueError, KeyError) as e:
+        except (ValueError, KeyError, AttributeError) as e:
             raise UsageError(
                 f"{path} is not one of ours: choose another --output-dir or remove it"
             ) from e
         # Settings that an older version did not name have their defaults there.
-        names = {*stored["config"], "generator_target", "prompts", "by_length", "num_gpus"}
+        names = {*known, "generator_target", "prompts", "by_length", "num_gpus"}
         compared = names - {"output_dir", "wandb", "extra_examples", "minutes"}
         changed = differences(
             *(c.model_dump(mode="json", include=compared) for c in (there, config))
@@ -325,9 +326,6 @@ class _Run:
             for module in made.modules():
                 if isinstance(module, LoraLayer):  # autocast does it, once
                     module.cast_input_dtype_enabled = False
-        if self.config.compile_layers:
-            for layer in made.get_base_model().model.layers:  # equal ones are compiled once
-                layer.compile(dynamic=True)
         return made
 
     def _fit(

@@ -99,9 +99,6 @@ class SFTConfig(Config):
     by_length: bool = False
     """Make batches of examples of about equal length, and pack nothing: little is padded, and
     attention needs no mask, which lets PyTorch take its fastest kernel."""
-    compile_layers: bool = False
-    """Compile the model's layers first (`torch.compile`), which takes a minute: a small model on a
-    large GPU otherwise waits for Python, which starts some thousand kernels a step."""
     gradient_checkpointing: bool | None = None
     """Compute activations again in the backward pass, which costs a third of the time, instead of
     keeping them. Default: on a GPU."""

@@ -95,32 +95,6 @@ def test_two_processes_learn_what_one_learns_from_as_many_examples_a_step(
         train(tiny(base, tmp_path / "two", num_gpus=1), examples[:10])
 
 
-def test_layers_are_compiled_where_it_is_asked_for(
-    base: Path, examples: list[TrainingExample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import torch
-
-    seen: list[str] = []
-    monkeypatch.setattr(
-        torch.nn.Module, "compile", lambda self, **how: seen.append(f"{type(self).__name__} {how}")
-    )
-    once = {"max_steps": 1, "compile_layers": True}
-    train(tiny(base, tmp_path / "run", **once), examples[:4])
-    assert seen == ["LlamaDecoderLayer {'dynamic': True}"] * 2
-
-
-@pytest.mark.cuda
-def test_compiled_layers_learn_the_same(
-    base: Path, examples: list[TrainingExample], tmp_path: Path
-) -> None:
-    """On a CPU it takes a minute: 22 steps gave the same losses to six digits."""
-    runs = [tiny(base, tmp_path / str(c), device="cuda", compile_layers=c) for c in (False, True)]
-    for config in runs:
-        train(config, examples)
-    for expected, found in zip(*map(steps, runs), strict=True):
-        assert found == pytest.approx(expected, rel=1e-3)
-
-
 def test_a_process_that_is_killed_ends_the_run_in_a_sentence(
     base: Path, examples: list[TrainingExample], tmp_path: Path
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import threading
@@ -12,7 +11,6 @@ import pytest
 
 from coding_framework import cli
 from coding_framework.commands.judge_watch import versions
-from coding_framework.commands.waiting import Waiting
 from coding_framework.data.registry import find_task
 
 pytestmark = pytest.mark.unit
@@ -80,19 +78,6 @@ def test_pruning_removes_what_was_not_used_for_long_and_nothing_else(cache, caps
     said = capsys.readouterr().out
     assert "1 entries would be removed" in said
     assert "1 entries removed" in said
-
-
-def test_work_that_takes_long_is_told_and_short_work_is_not():
-    quiet, told = io.StringIO(), io.StringIO()
-    with Waiting("judging", stream=quiet, quiet_s=3600.0):
-        pass
-    assert quiet.getvalue() == ""
-    with Waiting("judging", stream=told, quiet_s=0.01) as waiting:
-        waiting.tell("compiling")
-        until = time.monotonic() + 60.0
-        while "judging: compiling (" not in told.getvalue():
-            assert time.monotonic() < until
-            time.sleep(0.01)
 
 
 def test_a_watched_file_gives_each_content_once(tmp_path):

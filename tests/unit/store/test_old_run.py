@@ -52,8 +52,10 @@ def test_its_conversations_are_found(run: RunFolder) -> None:
 
 
 def test_its_finished_sft_is_not_done_again(run: RunFolder) -> None:
-    stored = json.loads(run.sft.config.read_text())["config"]
-    config = SFTConfig.model_validate({**stored, "output_dir": str(run.sft.root)})
+    stored = json.loads(run.sft.config.read_text())
+    config = SFTConfig.model_validate({**stored["config"], "output_dir": str(run.sft.root)})
+    stored["config"]["compile_layers"] = False  # a setting that is gone
+    run.sft.config.write_text(json.dumps(stored))
 
     def resolve(name: str) -> Path:
         raise AssertionError("the run was finished")

@@ -19,7 +19,7 @@ _CONNECT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where actors of one kind go. Consumer: `ray_actors.ActorGroup`."""
+    """Where the judges go. Consumer: `RayJudgePool`."""
 
     count: int
     places: int

@@ -20,7 +20,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from coding_framework.errors import InfrastructureError
-from coding_framework.training.verl.ray_actors import NodeJudge, raise_from_node
+from coding_framework.training.verl.ray_judge import NodeJudge, raise_from_node
 from coding_framework.types import Probe, ProbeResult, Task, Verdict
 
 ACTOR = "coding_framework_judge"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.training.verl.ray_actors import NodeJudge, raise_from_node
+from coding_framework.training.verl.ray_judge import NodeJudge, raise_from_node
 from support.judge_tasks import DOUBLE_TASK
 from support.ray_nodes import SLOW, told
 
