@@ -45,7 +45,7 @@ FLAGS = (
     "extra_examples", "max_task_ops", "max_task_tier", "epochs", "max_steps", "batch_size",
     "gradient_accumulation_steps", "learning_rate", "max_length", "lora_r", "lora_alpha",
     "lora_dropout", "lora_layers", "quantization", "device", "packing", "by_length",
-    "compile_layers", "gradient_checkpointing", "num_gpus", "minutes", "held_out_examples",
+    "gradient_checkpointing", "num_gpus", "minutes", "held_out_examples",
     "held_out_tasks", "save_every", "seed", "wandb",
 )  # fmt: skip
 """Fields of `SFTConfig` that are flags."""

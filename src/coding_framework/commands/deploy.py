@@ -32,7 +32,6 @@ from coding_framework.commands.flags import (
     add_switch,
     config_from,
 )
-from coding_framework.deployment.ab_testing import ABTestConfig
 from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import UsageError
 
@@ -40,10 +39,6 @@ if TYPE_CHECKING:
     from coding_framework.deployment.deployment_manager import DeploymentManager, Status
 
 DATABASE = Path("deployment/deployment.sqlite")
-_SETTINGS = (
-    "window_s", "shadow_units", "shadow_share", "horizon_units", "mde", "power", "alpha",
-    "max_duration_s", "on_inconclusive", "freshness_s", "answer_within_s", "slow_s",
-)  # fmt: skip
 
 
 def add_to(commands: Any) -> None:
@@ -78,9 +73,8 @@ def _add_rollouts(actions: Any) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="YAML with settings of the rollout, also its steps and metrics; a flag wins over it",
+        help="YAML with settings of the rollout (examples/deployment/rollout.yaml explains them)",
     )
-    add_flags(p, ABTestConfig, _SETTINGS)
     add_switch(p, "--without-evaluation", "start it though nothing is known of the candidate")
     for name, text in (
         ("pause", "Let the incumbent serve everybody for now."),
@@ -184,7 +178,6 @@ def _create(args: Namespace) -> int:
 def _start(args: Namespace) -> int:
     manager = _manager(args)
     settings = _settings_of(args.config) if args.config is not None else {}
-    settings |= {name: getattr(args, name) for name in _SETTINGS if hasattr(args, name)}
     config = manager.config(args.alias, args.version, settings)
     row = manager.start_rollout(
         config, args.reason, _actor(), without_evaluation=args.without_evaluation

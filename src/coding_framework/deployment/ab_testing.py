@@ -117,7 +117,7 @@ class ABTestConfig(Config):
     steps: tuple[RampStep, ...] = DEFAULT_STEPS
     metrics: tuple[Metric, ...] = DEFAULT_METRICS
     horizon_units: int | None = Field(default=None, ge=5)
-    """Units at which the rollout ends at the latest. Default: what finds `--mde` with `--power`."""
+    """Units at which the rollout ends at the latest. Default: what finds `mde` with `power`."""
     mde: float = Field(default=0.03, gt=0.0)
     """Smallest effect on the goal that must be found."""
     power: float = Field(default=0.8, gt=0.0, lt=1.0)

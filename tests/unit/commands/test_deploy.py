@@ -30,8 +30,10 @@ def prepared() -> None:
     assert deploy("create", "kernels", "v1") == 0
 
 
-def started(*flags: str) -> int:
-    return deploy("start", "kernels", "v2", "--reason", "a test", *flags)
+def started(*flags: str, **settings: float) -> int:
+    Path("settings.yaml").write_text(json.dumps(settings | {"mde": 0.03}))
+    config = ("--config", "settings.yaml")
+    return deploy("start", "kernels", "v2", "--reason", "a test", *config, *flags)
 
 
 def test_nothing_is_made_where_there_is_no_database(
@@ -46,7 +48,7 @@ def test_a_rollout_from_registration_to_rollback_and_its_history(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prepared()
-    assert started("--without-evaluation", "--shadow-units", "0", "--window-s", "60") == 0
+    assert started("--without-evaluation", shadow_units=0, window_s=60) == 0
     capsys.readouterr()
     assert deploy("status", "--json") == 0
     status = json.loads(capsys.readouterr().out)
@@ -105,7 +107,6 @@ def test_a_candidate_that_is_worse_in_its_evaluation_is_not_tried_on_users(
         (("start", "other", "v2", "--reason", "x"), "there is no endpoint 'other'"),
         (("start", "kernels", "v1", "--reason", "x"), "incumbent and candidate are both v1"),
         (("start", "kernels", "v2"), "--reason"),
-        (("start", "kernels", "v2", "--reason", "x", "--alpha", "2"), "--alpha cannot be 2"),
         (("start", "kernels", "v2", "--reason", "x", "--config", "none"), "none cannot be read"),
         (("start", "kernels", "v2", "--reason", "x", "--config", "wrong"), "there is no setting"),
         (("create", "kernels", "v2"), "stands for a version already"),
@@ -128,23 +129,23 @@ def test_each_mistake_is_one_sentence_and_changes_nothing(
     assert deploy("verify") == 0
 
 
-def test_steps_and_metrics_come_from_a_file_and_a_flag_wins(
+def test_steps_and_metrics_come_from_a_file(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "rollout.yaml").write_text(
         "horizon_units: 300\nshadow_units: 0\nsteps:\n  - {share: 0.5, min_dwell_s: 0}\n"
     )
     prepared()
-    flags = ("--config", "rollout.yaml", "--horizon-units", "700", "--without-evaluation")
-    assert started(*flags) == 0
-    assert "HOLDING, 700 units" in capsys.readouterr().out
+    settings = ("--config", "rollout.yaml", "--without-evaluation")
+    assert deploy("start", "kernels", "v2", "--reason", "a test", *settings) == 0
+    assert "HOLDING, 300 units" in capsys.readouterr().out
 
 
 def test_verify_says_the_first_difference_and_ends_with_1(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prepared()
-    assert started("--without-evaluation", "--shadow-units", "0") == 0
+    assert started("--without-evaluation", shadow_units=0) == 0
     store = DeploymentStore(folder / "deployment" / "deployment.sqlite")
     with store.transaction() as tx:
         tx.move_experiment(store.experiments()[0], state="HOLDING")
@@ -187,7 +188,7 @@ def test_a_rollback_to_an_unknown_version_changes_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prepared()
-    assert started("--without-evaluation", "--shadow-units", "0") == 0
+    assert started("--without-evaluation", shadow_units=0) == 0
     assert deploy("rollback", "kernels", "--reason", "x", "--to", "v7") == 2
     assert "there is no version 'v7'" in capsys.readouterr().err
     assert deploy("status", "--json") == 0
