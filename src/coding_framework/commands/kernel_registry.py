@@ -78,9 +78,6 @@ def add_registry_actions(actions: Any, keys: Path) -> None:
     p.add_argument("--licence", default="apache-2.0", help="for the card (default: apache-2.0)")
     add_place(p)
     _add_key(p, keys)
-    p = add_command(actions, "gc", _gc, "Remove files that no kernel names.")
-    _add_place(p)
-    add_switch(p, "--retired", "also forget retired and quarantined kernels")
     p = add_command(actions, "reverify", _reverify, "Judge kernels again on this machine.")
     p.add_argument(
         "names", nargs="*", default=[], metavar="KERNEL", help="ids or ops (default: all)"
@@ -432,13 +429,6 @@ def _import(args: Namespace) -> int:
         print(f"left out: {sentence}", file=sys.stderr)
     print(f"{count} kernels added to {args.registry} as verified, {len(left_out)} left out")
     return EXIT_HIT if left_out else EXIT_OK
-
-
-def _gc(args: Namespace) -> int:
-    with _open(args) as registry:
-        count, freed = registry.collect_garbage(retired=args.retired)
-    print(f"{count} files removed, {freed / 1e6:.1f} MB")
-    return EXIT_OK
 
 
 # --- parts ----------------------------------------------------------------------------------------

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,8 +23,6 @@ MAX_FILE_BYTES = 64 << 20
 _PATH = re.compile(
     r"(objects|templates|cubins|tasks)/([0-9a-f]{2})/([0-9a-f]{64})\.(cu|py|json|cubin|ptx)"
 )
-_YOUNG_S = 3600.0
-"""A file is written before the entry that names it: one that nobody names yet may be such a one."""
 
 
 class DamagedError(CodingFrameworkError):
@@ -70,8 +66,6 @@ class Files:
         path = self._folder / file.path
         with suppress(DamagedError):
             self.get(file)
-            with suppress(OSError):
-                os.utime(path)
             return file
         write_atomic(path, data)
         return file
@@ -100,13 +94,3 @@ class Files:
                 found = parse_path(str(path.relative_to(self._folder)))
                 if found is not None:
                     yield found
-
-    def remove_old(self, file: StoredFile) -> int:
-        """Remove a file that nobody names, unless it is young; gives the bytes that came free."""
-        path = self._folder / file.path
-        with suppress(FileNotFoundError):
-            found = path.stat()
-            if time.time() - found.st_mtime >= _YOUNG_S:
-                path.unlink()
-                return found.st_size
-        return 0

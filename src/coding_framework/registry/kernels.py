@@ -239,9 +239,10 @@ class KernelRegistry:
 
     def add_from(self, other: KernelRegistry) -> int:
         """Add what another registry holds by the keys that are trusted here, which it must have
-        been opened with; it tells what it leaves out. Gives the number of kernels. Statuses are
-        decisions of the place where they were taken: all come as `verified`."""
-        kernels = other.snapshot()
+        been opened with, but what is retired or in quarantine there; it tells what it leaves out.
+        Gives the number of kernels. Other statuses are decisions of the place where they were
+        taken: all come as `verified`."""
+        kernels = [k for k in other.snapshot() if k.status not in ("retired", "quarantined")]
         for kernel in kernels:
             code, task = other.source(kernel), other.task(kernel)
             for receipt, signed in zip(kernel.receipts, other.signed(kernel), strict=True):
@@ -280,22 +281,6 @@ class KernelRegistry:
             )
         self._database.remove(self._entry(former))
         return new
-
-    def collect_garbage(self, *, retired: bool = False) -> tuple[int, int]:
-        """Remove files that no entry names; gives their number and bytes. retired: first forget
-        retired and quarantined kernels. Files of the last hour stay: an entry may be on its way.
-        Raises DamagedError where it cannot be known what is named."""
-        if retired:
-            for entry in self._database.entries():
-                if entry.status in ("retired", "quarantined"):
-                    self._database.remove(entry)
-        named = self._named()
-        count = freed = 0
-        for file in self._files.all():
-            if file not in named:
-                nbytes = self._files.remove_old(file)
-                count, freed = count + bool(nbytes), freed + nbytes
-        return count, freed
 
     # --- parts ------------------------------------------------------------------------------------
 
@@ -417,21 +402,6 @@ class KernelRegistry:
                 f"{short(kernel)} was stored in {self.folder} and cannot be read back"
             )
         return found
-
-    def _named(self) -> set[StoredFile]:
-        """Files that entries and receipts name."""
-        problems = self.damage()
-        if problems:
-            raise DamagedError(f"nothing was removed, as the registry is not whole: {problems[0]}")
-        named: set[StoredFile] = set()
-        for entry in self._database.entries():
-            named.add(StoredFile("objects", entry.kernel.removeprefix("sha256:"), entry.suffix))
-            named.add(StoredFile("tasks", entry.task.removeprefix("sha256:"), "json"))
-        for kernel in self.snapshot():
-            for template in kernel.templates:
-                named.add(StoredFile("templates", template.sha256, "json"))
-                named |= {StoredFile("cubins", c.sha256, c.form) for c in template.code}
-        return named
 
 
 def short(kernel: str) -> str:

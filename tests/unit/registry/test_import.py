@@ -37,6 +37,15 @@ def test_what_holds_comes_whole_and_as_verified(origin: KernelRegistry, tmp_path
     assert list(registry.snapshot()) == as_verified
 
 
+def test_what_is_retired_or_in_quarantine_there_stays_there(
+    origin: KernelRegistry, tmp_path: Path
+) -> None:
+    for kernel, status in zip(origin.snapshot(), ("retired", "quarantined"), strict=True):
+        origin.move(kernel, status, "here")  # type: ignore[arg-type]
+    assert imported(tmp_path, tmp_path / "from" / "judge") == 0
+    assert not list((tmp_path / "to").rglob("*.cu"))
+
+
 def test_what_a_stranger_signed_is_left_out(
     origin: KernelRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
