@@ -4,7 +4,7 @@
     uv run scripts/viewer_pictures.py outputs --output /tmp/pictures
     uv run scripts/viewer_pictures.py outputs deployment --output docs/figures --docs
 
-Each page in both themes, 1,280 and 768 pixels wide; with --docs the few that the documents show, as
+Each page in both themes, 1,280 and 400 pixels wide; with --docs the few that the documents show, as
 WebP. Needs chromium (or CUDA_RL_CHROMIUM), as the viewer's tests do.
 """
 
@@ -52,7 +52,7 @@ def main() -> None:
             if wanted and name not in wanted:
                 continue
             for theme in (OF_DOCS.get(name),) if args.docs else ("light", "dark"):
-                for width in (1280,) if args.docs else (1280, 768):
+                for width in (1280,) if args.docs else (1280, 400):
                     if theme is None:
                         continue
                     page = browser.new_page(

@@ -139,7 +139,8 @@ def line_chart(
     body = [*_grid(axes, x_label, y_label), *(_band(axes, s) for s in drawn if s.band)]
     for s in drawn:
         points = " ".join(f"{axes.x(x)},{axes.y(y)}" for x, y in s.points)
-        body.append(f'<polyline class="line c{s.colour}" points="{points}"/>')
+        if len(s.points) > 2:  # two points are no course
+            body.append(f'<polyline class="line c{s.colour}" points="{points}"/>')
         if len(s.points) <= 60:
             body += [
                 dot(f"dot c{s.colour}", axes.x(x), axes.y(y), 3, f"{s.name}: {x:g}, {y:.4g}")

@@ -198,7 +198,8 @@ def _of_folder(folder: Path) -> Iterator[CUDAConversationState]:
     run = RunFolder(folder)
     samples = (RejectionFolder(folder).samples, run.rft.samples)
     of_evaluations = [EvalFolder(root).conversations for root in (folder, *samples)]
-    of_stages = sorted(run.evaluations.glob("*.jsonl"))
+    evaluations = (run.evaluations, run.sft.evaluations)
+    of_stages = [path for root in evaluations for path in sorted(root.glob("*.jsonl"))]
     for path in (SolveFolder(folder).transcript, *of_evaluations, *of_stages):
         if path.exists():
             yield from _of_file(path)

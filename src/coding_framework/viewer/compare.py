@@ -7,11 +7,11 @@ import os
 import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import orjson
 
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.compare import compare_runs
@@ -19,16 +19,22 @@ from coding_framework.evaluation.metrics import wilson
 from coding_framework.evaluation.samples import SampleRecord, sample_record
 from coding_framework.monitoring.text import one_line
 from coding_framework.store.conversations import read_conversations
-from coding_framework.store.folder import EvalFolder, RLFolder, RunFolder, SFTFolder
 from coding_framework.viewer import search
 from coding_framework.viewer.charts import Column, Options, chart, charts_of, options_in
 from coding_framework.viewer.library import Library
 from coding_framework.viewer.pages import Query
-from coding_framework.viewer.runs import FoundRun, rl_folders, sources_of
-from coding_framework.viewer.search import Filter
+from coding_framework.viewer.runs import (
+    FoundRun,
+    config_of,
+    newest_evaluation,
+    rl_folders,
+    sources_of,
+)
+from coding_framework.viewer.search import Filter, Row
 
 MOST_RUNS = 8
 MAX_COMPARED = 20_000
+MAX_TASKS = 200
 LETTERS = "ABCDEFGH"
 GROUPS = {
     "": "each run alone",
@@ -69,21 +75,33 @@ def compare_page(library: Library, query: Query) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "choices": _choices(library), "sides": sides, "rows": [_row(library, s) for s in sides],
         "groups": GROUPS, "group": query.get("group", ""), "options": options_in(query),
-        "found": None, "fault": "", "kernels": {}, "joined": _joined(sides),
+        "found": None, "fault": "", "joined": _joined(sides), "grid": _grid(library, sides),
         "has_charts": sum(_has_curves(s) for s in sides) > 1,
     }  # fmt: skip
     if len(sides) != 2:
         return shown
     a, b = sides
     try:
-        found = compare_runs(_samples(a), _samples(b))
+        return {**shown, "found": compare_runs(_samples(a), _samples(b))}
     except UsageError as e:
         return {**shown, "fault": str(e)}
-    keys = {
-        task: (_best(library, a, task), _best(library, b, task))
-        for task in (*found.lost[:50], *found.won[:50])
-    }
-    return {**shown, "found": found, "kernels": keys}
+
+
+def _grid(library: Library, sides: Sequence[Side]) -> list[tuple[str, list[Row | None]]]:
+    """(task, what each side's conversations about it came to), those first that differ most."""
+    if len(sides) < 2:
+        return []
+    tasks: dict[str, list[Row | None]] = defaultdict(lambda: [None] * len(sides))
+    for i, side in enumerate(sides):
+        with suppress(sqlite3.Error), library.index(side.run) as db:
+            for row in search.by_group(db, "task", Filter(label=side.label)):
+                tasks[row["name"]][i] = row
+
+    def apart(cells: list[Row | None]) -> float:
+        rates = [(c["correct"] or 0) / c["judged"] for c in cells if c is not None and c["judged"]]
+        return max(rates) - min(rates) if len(rates) > 1 else -1.0
+
+    return sorted(tasks.items(), key=lambda item: (-apart(item[1]), item[0]))[:MAX_TASKS]
 
 
 def compare_charts(library: Library, query: Query, options: Options) -> list[dict[str, Any]]:
@@ -175,19 +193,9 @@ def _sides(library: Library, query: Query) -> list[Side]:
     for letter, name in zip(LETTERS, names, strict=False):
         run_id, _, label = name.partition(":")
         run = library.run(run_id)
-        label = label or _last_evaluation(run)
+        label = label or newest_evaluation(run)
         sides.append(Side(name, run, label, letter, _group_of(run, label, by) or name))
     return sides
-
-
-def _last_evaluation(run: FoundRun) -> str:
-    """Of a whole run, which has several kinds of conversations: the label of its newest evaluation,
-    by which it is judged. "" of other runs."""
-    if run.kind != "whole run":
-        return ""
-    folder = RunFolder(run.root).evaluations
-    found = [source for source in sources_of(run) if source.path.parent == folder]
-    return max(found, key=lambda s: s.path.stat().st_mtime).label if found else ""
 
 
 def _group_of(run: FoundRun, label: str, by: str) -> str:
@@ -196,17 +204,8 @@ def _group_of(run: FoundRun, label: str, by: str) -> str:
         return f"{run.root.parent}\n{label}"
     if by != "seed":
         return ""
-    files = {
-        "whole run": RunFolder(run.root).stages,
-        "RL": RLFolder(run.root).config,
-        "SFT": SFTFolder(run.root).config,
-        "evaluation": EvalFolder(run.root).manifest,
-    }
-    try:
-        told = orjson.loads(files[run.kind].read_bytes())
-        return f"{_without_seed(told.get('config', told), str(run.root.parent))}\n{label}"
-    except (KeyError, OSError, AttributeError, orjson.JSONDecodeError):
-        return ""
+    told = config_of(run)
+    return f"{_without_seed(told, str(run.root.parent))}\n{label}" if told else ""
 
 
 def _without_seed(value: Any, above: str) -> Any:
@@ -238,12 +237,7 @@ def _has_curves(side: Side) -> bool:
 
 def _row(library: Library, side: Side) -> dict[str, Any]:
     """A side in figures."""
-    try:
-        with library.index(side.run) as db:
-            by_label = search.totals_by_label(db)
-            totals = by_label.get(side.label, search.Totals()) if side.label else search.totals(db)
-    except sqlite3.Error:
-        totals = search.Totals()
+    totals = library.totals(side.run, side.label)
     judged = totals.judged
     low, high = wilson(totals.correct, judged) if judged else (None, None)
     rate = totals.correct / judged if judged else None
@@ -282,10 +276,3 @@ def _samples(side: Side) -> list[SampleRecord]:
     if not records:
         raise UsageError(f"{side.name} has no conversation of this version: choose another run")
     return records
-
-
-def _best(library: Library, side: Side, task: str) -> str:
-    wanted = Filter(task=task, label=side.label, sort="speedup")
-    with library.index(side.run) as db:
-        rows = search.listed(db, wanted, limit=1).rows
-    return rows[0]["key"] if rows else ""

@@ -14,10 +14,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from coding_framework.explanation.diagnosis import Diagnosis, diagnose
 from coding_framework.monitoring.text import one_line, visible
 from coding_framework.training.reward_functions.cuda_performance_reward import rescored
 from coding_framework.training.reward_functions.presets import PRESETS
-from coding_framework.types import CUDAConversationState
+from coding_framework.types import CUDAConversationState, Verdict
 from coding_framework.viewer import code, figures
 from coding_framework.viewer.index import reward_of, speedup_of, state_in, turn_status, turn_tokens
 from coding_framework.viewer.library import Library, NotThereError
@@ -70,9 +71,19 @@ def conversation_page(library: Library, query: Query, run_id: str, key: str) -> 
         "before": before, "after": after, "turn": turn, "chosen": chosen, "view": view,
         "views": VIEWS, "turns": [_turn_row(t) for t in turns], "others": _others(found),
         "cheats": [] if turn is None else _findings(turn, "cheats"),
+        "diagnosis": None if turn is None else _diagnosis(turn),
+        "reference": code.code_lines(str(state["task"].get("reference") or "")),
         "content": {} if turn is None else _content(view, query, state, turns, chosen, found),
         "mode": "side" if query.get("mode") == "side" else "unified",
     }  # fmt: skip
+
+
+def _diagnosis(turn: Mapping[str, Any]) -> Diagnosis | None:
+    """Why the verdict is as it is and what to try; None where it is of another version."""
+    try:
+        return diagnose(Verdict.model_validate_json(json.dumps(turn.get("verdict"))))
+    except (ValidationError, KeyError):
+        return None
 
 
 def _content(

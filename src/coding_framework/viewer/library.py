@@ -76,10 +76,12 @@ class Library:
         except sqlite3.Error:
             return {}
 
-    def totals(self, run: FoundRun) -> search.Totals:
-        """What its conversations came to; zeros before there is an index."""
+    def totals(self, run: FoundRun, label: str = "") -> search.Totals:
+        """What its conversations, or those of a label, came to; zeros before there is an index."""
         try:
             with self.index(run) as db:
+                if label:
+                    return search.totals_by_label(db).get(label, search.Totals())
                 return search.totals(db)
         except sqlite3.Error:
             return search.Totals()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import orjson
 
 from coding_framework.evaluation.metrics import wilson
+from coding_framework.evaluation.summary import Summary, headline, rl_steps
 from coding_framework.store.folder import RunFolder
 from coding_framework.store.records import StepRecord
 from coding_framework.store.run_status import (
@@ -26,11 +28,21 @@ from coding_framework.viewer.charts import options_in
 from coding_framework.viewer.figures import share_bar
 from coding_framework.viewer.index import state_in
 from coding_framework.viewer.library import Library, NotThereError
-from coding_framework.viewer.runs import FoundRun, rl_folders, sft_folder, state_of, steps_of
+from coding_framework.viewer.runs import (
+    FoundRun,
+    config_of,
+    newest_evaluation,
+    rl_folders,
+    sft_folder,
+    state_of,
+    steps_of,
+)
 from coding_framework.viewer.search import Filter, Row, filter_from
 
 Query = Mapping[str, str]
 MAX_GROUPS = 64
+FEW_STEPS = 3
+"""Of half a course at least, before anything is said of it."""
 NEWEST = 8
 NEW_BYTES = 4 << 20
 """Of a run that goes on this much may be unread at any moment: that is not told."""
@@ -57,12 +69,13 @@ def runs_page(library: Library, query: Query) -> dict[str, Any]:
 
 
 def _run_row(library: Library, run: FoundRun) -> dict[str, Any]:
-    totals = library.totals(run)
+    label = newest_evaluation(run)
+    totals = library.totals(run, label)
     notes = library.notes(run)
     low, high = wilson(totals.correct, totals.judged) if totals.judged else (None, None)
     changed = _last_change(run)
     return {
-        "run": run, "totals": totals, "state": state_of(run), "changed": changed,
+        "run": run, "totals": totals, "of": label, "state": state_of(run), "changed": changed,
         "age_s": max(0.0, time.time() - changed),
         "rate": totals.correct / totals.judged if totals.judged else None,
         "low": low, "high": high, "device": notes.get("device", ""),
@@ -110,6 +123,9 @@ def run_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:
     return {
         **head,
         "row": row,
+        "judgement": judgement(run, row["totals"]),
+        "identity": read_identity(run.root),
+        "config": config_of(run),
         "counts": counts,
         "bar": share_bar(counts["status"]),
         "parts": _parts(run, by_label),
@@ -122,6 +138,38 @@ def run_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:
         "options": options_in(query),
         "has_charts": head["has_steps"] or _has_sft(run) or read_heartbeat(run.root) is not None,
     }
+
+
+def judgement(run: FoundRun, totals: search.Totals) -> str:
+    """Whether it goes well, in one sentence: the report's, once a whole run has one."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return headline(Summary.model_validate_json(RunFolder(run.root).summary.read_bytes()))
+    courses = [_course(label, steps_of(folder)) for label, folder in rl_folders(run)]
+    if any(courses):
+        return " ".join(filter(None, courses))
+    if not totals.judged:
+        return "No conversation is judged yet." if totals.count else ""
+    low, high = wilson(totals.correct, totals.judged)
+    share = f"{totals.correct} of {totals.judged}"
+    return f"{share} conversations have a correct kernel (95%: {low:.0%} to {high:.0%})."
+
+
+def _course(label: str, steps: Sequence[StepRecord]) -> str:
+    """How the share of solved conversations went, the first third of the steps against the last."""
+    rates = [s.solved_rate for s in steps if s.solved_rate is not None]
+    of = "" if label == "rl" else f"{label}: "
+    if not rates:
+        return ""
+    if len(rates) < 2 * FEW_STEPS:
+        return f"{of}After {rl_steps(len(rates))} it is too early to say whether RL helps."
+    third = len(rates) // 3
+    first, last = sum(rates[:third]) / third, sum(rates[-third:]) / third
+    errors = [s.solved_error or 0.0 for s in steps if s.solved_rate is not None]
+    noise = 1.96 * math.hypot(*errors[:third], *errors[-third:]) / third
+    word = "no clear change" if abs(last - first) <= noise else "up" if last > first else "down"
+    return (
+        f"{of}{word}: {first:.0%} solved in the first third of the steps, {last:.0%} in the last."
+    )
 
 
 def newest_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:

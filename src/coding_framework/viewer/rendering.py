@@ -89,7 +89,10 @@ def environment() -> Environment:
         "visible": lambda value: visible(str(value)),
         "line": _line,
         "number": number,
-        "times": lambda value: f"{number(value)}×" if _is_finite(value) else "–",
+        "times": lambda value: f"{value:,.2f}×" if _is_finite(value) else "–",
+        "device": lambda name: (
+            "emulator" if str(name).startswith("the emulator") else _line(name, 40)
+        ),
         "percent": lambda value: f"{value:.0%}" if _is_finite(value) else "–",
         "signed": lambda value: f"{value:+.3f}" if _is_finite(value) else "–",
         "glyph": lambda status: GLYPHS.get(str(status), "·"),

@@ -11,12 +11,20 @@ import hashlib
 import os
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from coding_framework.store.folder import EvalFolder, RLFolder, RunFolder, SFTFolder, SolveFolder
+import orjson
+
+from coding_framework.store.folder import (
+    EvalFolder,
+    RLFolder,
+    RunFolder,
+    SFTFolder,
+    SolveFolder,
+)
 from coding_framework.store.records import StepRecord
 from coding_framework.store.run_status import run_state
 from coding_framework.store.training_log import read_steps
@@ -92,7 +100,34 @@ def sources_of(run: FoundRun) -> Iterator[Source]:
         folder = RunFolder(root)
         yield from _evaluations(folder.evaluations, "eval ")  # one of them is named "rl"
         yield from _evaluations(folder.sft.evaluations, "sft ")
+        yield from _existing(Source(EvalFolder(folder.rft.samples).conversations, "rft"))
         yield from _rollouts(folder.rl, "rl")
+
+
+def newest_evaluation(run: FoundRun) -> str:
+    """Of a whole run, which has several kinds of conversations: the label of its newest evaluation,
+    by which it is judged. "" of other runs."""
+    if run.kind != "whole run":
+        return ""
+    folder = RunFolder(run.root).evaluations
+    found = [source for source in sources_of(run) if source.path.parent == folder]
+    return max(found, key=lambda s: s.path.stat().st_mtime).label if found else ""
+
+
+def config_of(run: FoundRun) -> Mapping[str, Any]:
+    """What it was started with; empty where nothing says it."""
+    files = {
+        "whole run": RunFolder(run.root).stages,
+        "RL": RLFolder(run.root).config,
+        "SFT": SFTFolder(run.root).config,
+        "evaluation": EvalFolder(run.root).manifest,
+    }
+    try:
+        told = orjson.loads(files[run.kind].read_bytes())
+        found = told.get("config", told)
+    except (KeyError, OSError, AttributeError, orjson.JSONDecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def state_of(run: FoundRun) -> RunState:

@@ -66,6 +66,8 @@ def test_two_runs_are_paired_and_drawn_too_many_are_refused(tmp_path: Path) -> N
     viewed = Viewed(seeds(tmp_path / "runs"), index=tmp_path / "index")
     page = viewed.page(f"/compare?{asked(viewed, 2)}")
     assert "Paired over 1 task" in page
+    assert "Task by run" in page
+    assert page.count("✓ 1 of 1</a>") == 2, "a cell a run"
     assert "data-charts" in page
     many = "&".join(f"runs=r{i}" for i in range(9))
     assert viewed.client.get(f"/compare?{many}").status_code == 400

@@ -10,7 +10,9 @@ from urllib.parse import quote
 
 import pytest
 
+from coding_framework.store.conversations import episodes
 from coding_framework.store.records import StepRecord
+from coding_framework.store.training_log import write_steps
 from coding_framework.types import Status
 from coding_framework.viewer.app import vendored
 from support.made_conversations import make_state, make_turn, make_verdict
@@ -35,6 +37,37 @@ def test_the_list_of_runs_tells_what_each_came_to(viewed: Viewed) -> None:
     page = viewed.page("/")
     assert ">rl</b>" in page
     assert "67%" in page, "2 of 3 judged conversations are solved"
+
+
+def test_a_run_begins_with_a_judgement_and_tells_how_it_was_made(viewed: Viewed) -> None:
+    folder = viewed.library.run(viewed.run()).root
+    rates = (0.1, 0.1, 0.2, 0.4, 0.6, 0.6)
+    steps = [StepRecord(step=i, solved_rate=r, solved_error=0.05) for i, r in enumerate(rates)]
+    write_steps(folder / "steps.jsonl", steps)
+    told = {
+        "kind": "rl",
+        "command": ["train.py", "--seed", "3"],
+        "commit": "80ae68a4",
+        "host": "box",
+    }
+    (folder / "run.json").write_text(json.dumps(told))
+    page = viewed.page(f"/run/{viewed.run()}")
+    assert "up: 10% solved in the first third of the steps, 60% in the last." in page
+    assert all(text in page for text in ("train.py --seed 3", "80ae68a4", "box, no GPU"))
+
+
+def test_a_conversation_tells_the_cause_and_shows_what_must_be_computed(viewed: Viewed) -> None:
+    key = viewed.rows("?status=correct")[0]["key"]
+    page = viewed.page(f"/run/{viewed.run()}/conversations/{key}?turn=1&view=code")
+    assert "What it must compute" in page
+    assert "<dt>try</dt>" in page
+
+
+def test_replay_counts_the_conversations_that_the_viewer_counts(viewed: Viewed) -> None:
+    assert len(list(episodes(viewed.library.run(viewed.run()).root))) == len(viewed.rows())
+    old = Viewed(OLD_RUN, index=viewed.library.run(viewed.run()).root.parent / "index2")
+    listed = old.data(f"/run/{old.run()}/conversations")["matching"]
+    assert listed == len(list(episodes(OLD_RUN)))
 
 
 def test_a_filter_of_the_address_decides_what_is_listed(viewed: Viewed) -> None:

@@ -32,6 +32,15 @@ function joined(chart) {
   return made;
 }
 
+// Ticks with the digits that their distance needs: no two read alike.
+function ticks(values, step) {
+  const digits = step > 0 && step < 1 ? Math.min(8, Math.ceil(-Math.log10(step) - 1e-9)) : 0;
+  return values.map((value) => {
+    if (value == null) return "";
+    return step > 0 && value !== 0 && Math.abs(value) < 1000 && digits < 8 ? String(+value.toFixed(digits)) : shown(value);
+  });
+}
+
 function columns(chart) {
   const drawable = (value) => (chart.log && value <= 0 ? null : value);
   if (!chart.stack) return chart.series.map((series) => series.values.map(drawable));
@@ -64,14 +73,15 @@ function seriesOf(chart) {
   const few = chart.x.length <= 60;
   return chart.series.map((series, i) => {
     const edge = edges.has(i);
+    const alone = series.values.filter((value) => value != null).length < 3;  // two points are no course
     const stroke = series.level ? colour("--soft") : colour(`--c${(names.indexOf(series.name) % 6) + 1}`);
     return {
       label: series.name,
       stroke: edge ? "transparent" : series.raw ? `${stroke}55` : stroke,
-      width: series.raw || series.level ? 1 : 2,
+      width: alone && !series.level ? 0 : series.raw || series.level ? 1 : 2,
       dash: series.level ? [4, 4] : names.indexOf(series.name) > 5 ? [8, 4] : undefined,
       fill: chart.stack ? `${stroke}33` : undefined,
-      points: { show: few && !edge && !series.raw && !series.level, size: 5, fill: stroke },
+      points: { show: (few || alone) && !edge && !series.raw && !series.level, size: 5, fill: stroke },
       class: edge ? "edge" : undefined,
       value: (plot, _, k, at) => told(plot.chart ?? chart, k, at),
     };
@@ -90,7 +100,7 @@ function drawMarks(plot) {
 
 function options(chart, width) {
   const axis = { stroke: colour("--soft"), grid: { stroke: colour("--rule"), width: 1 }, ticks: { show: false },
-    font: "11px system-ui, sans-serif", size: 46, values: (_, values) => values.map((value) => (value == null ? "" : shown(value))) };
+    font: "11px system-ui, sans-serif", size: 46, values: (plot, values, axis, space, step) => ticks(values, chart.log ? 0 : step) };
   const series = seriesOf(chart);
   const bands = chart.bands.map(([low, high]) => ({ series: [high + 1, low + 1], fill: `${series[low - 1].stroke}26` }));
   return {
