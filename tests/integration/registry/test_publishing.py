@@ -8,7 +8,7 @@ import json
 import shutil
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -129,7 +129,7 @@ def test_it_gives_the_kernels_own_bits_without_our_package(
         assert torch.equal(module.relu(x, driver=driver), torch.relu(x))
 
 
-KINDS = {
+KINDS: dict[str, Callable[..., torch.Tensor]] = {
     "relu": lambda x: x.relu(),
     "softmax": lambda x: torch.softmax(x, -1),
     "layernorm": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
