@@ -67,6 +67,7 @@ def test_a_build_is_what_nvcc_makes_of_the_same_bytes(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7000)
 def test_a_thousand_builds_are_what_nvcc_makes_of_the_same_bytes(
     compiler: CUDACompiler, tmp_path: Path
 ) -> None:
