@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import re
 import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -43,8 +44,16 @@ from coding_framework.cuda.build.source_features import (
     uses_device_lambda,
     uses_torch,
 )
-from coding_framework.cuda.model_new.build import compile_answer
-from coding_framework.cuda.model_new.extensions import ExtensionRequest
+from coding_framework.cuda.model_new.build import Request, compile_answer
+from coding_framework.cuda.model_new.triton_kernels import (
+    LAUNCHES_NAME,
+    PROGRAM,
+    TRITON,
+    KernelRequest,
+    triton_command,
+    triton_fingerprint,
+    triton_folder,
+)
 from coding_framework.cuda.sandbox import Exit, Job, Limits, Mount, Sandbox, choose_sandbox
 from coding_framework.cuda.sandbox.base import limited
 from coding_framework.cuda.toolchain.architecture import detect_architecture
@@ -108,15 +117,18 @@ _TUNABLES = (
 """The compiler's memory in huge pages and never given back: it takes 50,000 small ones otherwise,
 each by a fault that costs most in a virtual machine. Unknown ones are ignored."""
 _HOST_NAME = "host_part.cpp"
+_REQUESTS_NAME = "wanted.json"
 _TRIES = 2
 """For a failure that may be this machine's doing."""
 
 
 class _Source(NamedTuple):
-    """One CUDA source, and C++ beside it."""
+    """One CUDA source, and C++ beside it; or an answer and how its Triton kernels are called."""
 
     cuda: str
     host: str = ""
+    kernels: str = ""
+    """JSON: the requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +175,7 @@ class CUDACompiler:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self.compile_source, code)
 
-    def compile_source(
-        self, code: str, later: Sequence[ExtensionRequest] = ()
-    ) -> CompilationResult:
+    def compile_source(self, code: str, later: Sequence[Request] = ()) -> CompilationResult:
         """As `compile_kernel`, blocking. later: what an answer asked for while it ran."""
         if (refused := _refuse(code)) is not None:
             return refused
@@ -186,8 +196,20 @@ class CUDACompiler:
         compiled apart and linked to it."""
         if (refused := _refuse(code)) is not None:
             return refused
-        source = _Source(code, host)
-        flags = self.flags(code + host)
+        return self._compile(_Source(code, host), self.flags(code + host))
+
+    def compile_triton(self, answer: str, requests: Sequence[KernelRequest]) -> CompilationResult:
+        """The build of an answer's Triton kernels, with host code that does nothing."""
+        if triton_folder() is None:
+            return CompilationResult(
+                success=False,
+                status=Status.UNSUPPORTED,
+                reason=f"Triton is not installed here: pip install {TRITON}",
+            )
+        wanted = json.dumps([request.text for request in requests])
+        return self._compile(_Source(answer, kernels=wanted), (triton_fingerprint(),))
+
+    def _compile(self, source: _Source, flags: tuple[str, ...]) -> CompilationResult:
         digest = self._digest("\0".join(filter(None, source)), flags)
         if (hit := self.cache.get(digest)) is not None:
             return hit
@@ -262,6 +284,8 @@ class CUDACompiler:
                         "device.ptx": folder / "kernel.ptx",
                         "device.cubin": folder / f"kernel.sm_{self.architecture}.cubin",
                     }
+                    if source.kernels:
+                        files[LAUNCHES_NAME] = folder / LAUNCHES_NAME
                     return self.cache.put(digest, result, files)
                 if result.status in (Status.COMPILE_ERROR, Status.UNSUPPORTED):
                     if _may_be_the_machine(result):
@@ -289,42 +313,69 @@ class CUDACompiler:
     ) -> tuple[CompilationResult, bool]:
         """One run of the compiler: its result, and whether that would come again."""
         _require_room(folder)
-        for name, text in zip((SOURCE_NAME, _HOST_NAME), filter(None, source), strict=False):
-            (folder / name).write_bytes(source_bytes(text))
+        names = (SOURCE_NAME, _HOST_NAME, _REQUESTS_NAME)
+        for name, text in zip(names, source, strict=True):
+            if text:
+                (folder / name).write_bytes(source_bytes(text))
         killed = killed_for_memory()
-        exit_, text, own = self._run(folder, flags)
+        job, own = self._triton(folder) if source.kernels else self._nvcc(folder, flags)
+        exit_, text = self._run(folder, job)
         if exit_.code != 0:
             _require_room(folder)  # it may have failed of a disk that filled up meanwhile
         report = parse_report(text, own)
         failure = explain_failure(exit_, text, report, self._limits, killed_for_memory() - killed)
+        if failure is None and source.kernels and not _complete(folder):
+            failure = Failure(Status.COMPILE_ERROR, "Triton's compiler ended without a kernel")
         if failure is not None:
             return self._failed(failure, exit_, report, digest), failure.certain
         return self._succeeded(exit_, report, folder, digest), True
 
-    def _run(self, folder: Path, flags: tuple[str, ...]) -> tuple[Exit, str, tuple[str, ...]]:
-        """nvcc in the sandbox: how it ended, what it said, and where trusted headers lie."""
-        work = Mount(folder, "/work", writable=True)
-        toolkit = Mount(self.toolkit.root, "/opt/cuda")
+    def _triton(self, folder: Path) -> tuple[Job, tuple[str, ...]]:
+        """Triton, then ptxas, in the sandbox."""
+        empty = self.compile_cuda(_EMPTY)
+        if empty.binary_path is None:
+            raise InfrastructureError(f"an empty host part does not compile: {empty.reason}")
+        shutil.copyfile(Path(empty.binary_path) / "host.so", folder / "host.so")
+        shutil.copyfile(PROGRAM, folder / PROGRAM.name)
+        toolkit, path = Mount(self.toolkit.root, "/opt/cuda"), self.sandbox.path
+        command, mounts, environment = triton_command(path)
+        command += [f"{path(toolkit)}/bin/ptxas", str(self.architecture)]
+        return self._job(folder, command, (toolkit, *mounts), environment), ()
+
+    def _nvcc(self, folder: Path, flags: tuple[str, ...]) -> tuple[Job, tuple[str, ...]]:
+        """nvcc in the sandbox, and where trusted headers lie."""
+        toolkit, path = Mount(self.toolkit.root, "/opt/cuda"), self.sandbox.path
         headers = self._headers.folders
-        path = self.sandbox.path
-        nvcc = f"{path(toolkit)}/bin/nvcc"
         own = (path(toolkit), *map(path, headers), "/usr/include", "/usr/lib")
-        command = ["/bin/sh", "-c", _SCRIPT, "compile"]
-        command += [nvcc, *flags, *(f"-I{path(folder)}" for folder in headers)]
+        command = [f"{path(toolkit)}/bin/nvcc", *flags, *(f"-I{path(h)}" for h in headers)]
         command += [SOURCE_NAME, *([_HOST_NAME] if (folder / _HOST_NAME).exists() else [])]
         command += ["-o", "host.so"]
-        job = Job(
-            command=command,
-            mounts=(toolkit, *headers),
+        environment = {"GLIBC_TUNABLES": _TUNABLES}
+        return self._job(folder, command, (toolkit, *headers), environment), own
+
+    def _job(
+        self,
+        folder: Path,
+        command: Sequence[str],
+        mounts: tuple[Mount, ...],
+        environment: Mapping[str, str],
+    ) -> Job:
+        work = Mount(folder, "/work", writable=True)
+        return Job(
+            command=["/bin/sh", "-c", _SCRIPT, "compile", *command],
+            mounts=mounts,
             limits=self._limits,
             folder=work,
             environment={
                 "PATH": "/usr/bin:/bin",
-                "TMPDIR": path(work),
+                "TMPDIR": self.sandbox.path(work),
                 "LC_ALL": "C.UTF-8",
-                "GLIBC_TUNABLES": _TUNABLES,
+                **environment,
             },
         )
+
+    def _run(self, folder: Path, job: Job) -> tuple[Exit, str]:
+        """How a compiler ended, and what it said."""
         with tempfile.TemporaryFile(dir=folder) as output:
             running = self.sandbox.start(job, stdin=subprocess.DEVNULL, output=output)
             exit_ = running.wait(job.limits.wall_s)
@@ -341,7 +392,7 @@ class CUDACompiler:
                 f"a compilation did not end within {job.limits.wall_s:.0f} s although it used only "
                 f"{exit_.cpu_s:.0f} s of CPU time: the machine is overloaded, try again"
             )
-        return exit_, text, own
+        return exit_, text
 
     def _succeeded(
         self, exit_: Exit, report: CompilerReport, folder: Path, digest: str
@@ -388,6 +439,12 @@ class CUDACompiler:
         )
 
 
+def _complete(folder: Path) -> bool:
+    """Whether a process that an answer takes part in wrote all that it should."""
+    return all((folder / name).is_file() for name in ("kernel.ptx", LAUNCHES_NAME))
+
+
+_EMPTY = "#include <torch/extension.h>\n"
 _FAULTLESS = "__global__ void kernel(float* x) { x[threadIdx.x] = 1.0f; }\n"
 
 

@@ -32,8 +32,9 @@ from pydantic import Field, SecretBytes
 from coding_framework.cuda.choose_backend import choose_backend, make_backend
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.device.gpu_sharing import gpus_here
-from coding_framework.cuda.model_new.build import answer_of
+from coding_framework.cuda.model_new.build import ExtensionWanted, Request, answer_of
 from coding_framework.cuda.model_new.extensions import MAX_LATE_REQUESTS, ExtensionRequest
+from coding_framework.cuda.model_new.triton_kernels import MAX_LATE_KERNELS
 from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA, judge_digest
 from coding_framework.cuda.safety_wrapper import SafetyWrapper
@@ -282,34 +283,46 @@ class Judge:
         """The launch templates of a kernel, each judged as a template, and why a shape set has
         none. Only those of a kernel whose verdict is `correct` may be kept. Raises as `judge` does,
         and UsageError where it does not compile."""
-        draft = self._draft(task, candidate)
-        try:
-            build = self._compile(candidate, draft)
-        except CandidateFault as fault:
-            raise UsageError(f"the kernel does not compile: {fault.reason}") from fault
         from coding_framework.cuda.templating.make import Subject, make_templates
         from coding_framework.registry.digests import task_id
 
-        prepared = self._devices().prepared(task)
-        setting, sm = self._setting(build), self._compiler.architecture
-        subject = Subject(prepared, task_id(task), candidate.code, setting, sm)
-        return make_templates(subject, self._cases(prepared), self._reference_cache())
+        draft = self._draft(task, candidate)
+        prepared, sm = self._devices().prepared(task), self._compiler.architecture
+        cases, references = self._cases(prepared), self._reference_cache()
+        try:
+            build = self._compile(candidate, draft)
+            while True:
+                setting = self._setting(build)
+                subject = Subject(prepared, task_id(task), candidate.code, setting, sm)
+                try:
+                    return make_templates(subject, cases, references)
+                except ExtensionWanted as wanted:
+                    build = self._compile_also(build, wanted.request, draft)
+        except CandidateFault as fault:
+            raise UsageError(f"the kernel does not compile: {fault.reason}") from fault
 
     # --- the steps --------------------------------------------------------------------------------
 
     def _compile(self, candidate: Candidate, draft: VerdictDraft) -> Path:
         return _built(self._compiler.compile_source(candidate.code), draft)
 
-    def _compile_also(self, build: Path, request: ExtensionRequest, draft: VerdictDraft) -> Path:
-        """An answer's build with one extension more, for which it asked while it ran."""
-        draft.late_requests.append(request)
-        if len(draft.late_requests) > MAX_LATE_REQUESTS:
+    def _compile_also(self, build: Path, request: Request, draft: VerdictDraft) -> Path:
+        """An answer's build with one extension or kernel more, for which it asked while it ran."""
+        draft.late_requests[request.digest] = request
+        late = list(draft.late_requests.values())
+        if sum(isinstance(r, ExtensionRequest) for r in late) > MAX_LATE_REQUESTS:
             raise CandidateFault(
                 Status.REJECTED,
                 f"forward asks load_inline for more than {MAX_LATE_REQUESTS} extensions: make them "
                 "when the file is imported",
             )
-        return _built(self._compiler.compile_source(answer_of(build), draft.late_requests), draft)
+        if len(late) > MAX_LATE_KERNELS:
+            raise CandidateFault(
+                Status.REJECTED,
+                f"its Triton kernels are called in more than {MAX_LATE_KERNELS} ways, each of "
+                "which is compiled",
+            )
+        return _built(self._compiler.compile_source(answer_of(build), late), draft)
 
     def _compile_baseline_meanwhile(self, task: Task) -> None:
         """For the first candidate of a task, its naive kernel is written and nvcc works on it at

@@ -47,14 +47,19 @@ def python_command(
     """Command and environment that serve the answer in `folder`; all paths as the sandbox has them.
     library: the host library."""
     program = "import sys; from handle_torch._serve import main; main(*sys.argv[1:])"
-    command = (f"{runtime}/bin/python{_VERSION}", "-S", "-s", "-B", "-P", "-c", program)
+    command, environment = interpreter(runtime)
+    environment["LD_PRELOAD"] = library  # its functions come before those of libc
+    return (*command, "-P", "-c", program, library, folder), environment
+
+
+def interpreter(runtime: str) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of the runtime's Python."""
     environment = {
-        "LD_PRELOAD": library,  # its functions come before those of libc
         "PYTHONHOME": runtime,
         "LD_LIBRARY_PATH": f"{runtime}/lib",
         "PYTHONUTF8": "1",
     }
-    return (*command, library, folder), environment
+    return [f"{runtime}/bin/python{_VERSION}", "-S", "-s", "-B"], environment
 
 
 @lru_cache(maxsize=4)

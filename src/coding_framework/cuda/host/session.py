@@ -81,12 +81,12 @@ class HostSession:
         limits: Limits = HOST_LIMITS,
         *,
         properties: DeviceProperties = H200,
-        on_extension: Callable[[memoryview], None] | None = None,
+        on_extension: Callable[[Kind, memoryview], None] | None = None,
     ) -> None:
         """Start the process and load `build`. Raises CandidateFault(load_error, rejected,
         unsupported, ...) where the candidate cannot be loaded.
 
-        on_extension: hears what an answer asks `load_inline` for and is not in its build.
+        on_extension: hears what an answer asks `load_inline` or Triton for and is not in its build.
         """
         self._module = module
         self._on_extension = on_extension
@@ -251,8 +251,8 @@ class HostSession:
                 handler.synchronize()
             case Kind.ORDER:
                 handler.order(*decode_order(reader))
-            case Kind.EXTENSION if self._on_extension is not None:
-                self._on_extension(reader.data)
+            case Kind.EXTENSION | Kind.KERNEL if self._on_extension is not None:
+                self._on_extension(Kind(kind), reader.data)
             case _:
                 raise Malformed(f"message kind {kind}")
         return b""

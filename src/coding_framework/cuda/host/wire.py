@@ -49,6 +49,7 @@ class Kind(IntEnum):
     EXTENSION = 17
     ORDER = 18
     ASKED = 19
+    KERNEL = 20
 
 
 class Malformed(Exception):  # noqa: N818 - the candidate's doing, never leaves the session

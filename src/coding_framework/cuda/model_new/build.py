@@ -17,22 +17,29 @@ from coding_framework.cuda.build.cache import KernelCompilationCache
 from coding_framework.cuda.host.program import ANSWER_NAME
 from coding_framework.cuda.host.python_runtime import python_runtime
 from coding_framework.cuda.host.session import HostSession
-from coding_framework.cuda.host.wire import CudaCallError
+from coding_framework.cuda.host.wire import CudaCallError, Kind
 from coding_framework.cuda.model_new.extensions import (
     MAX_REQUESTS,
     ExtensionRequest,
     cuda_source,
     decode_request,
 )
+from coding_framework.cuda.model_new.triton_kernels import (
+    LAUNCHES_NAME,
+    KernelRequest,
+    decode_kernel,
+    triton_fingerprint,
+)
 from coding_framework.cuda.plan.launch_plan import CandidateFault, ModuleInfo
 from coding_framework.cuda.plan.stream_order import Ordering
 from coding_framework.cuda.sandbox import Sandbox
 from coding_framework.types import CompilationResult, Diagnostic, Status
 
+Request = ExtensionRequest | KernelRequest
 EXTENSIONS_NAME = "extensions.txt"
 """File of a build: one digest of a request a line, in the order of its modules."""
 _TWICE = re.compile(r"already been (?:defined|declared)|redefin|redeclar")
-_COMPILED = ("host.so", "device.ptx", "device.cubin")
+_COMPILED = ("host.so", "device.ptx", "device.cubin", LAUNCHES_NAME)
 
 
 class SourceCompiler(Protocol):
@@ -43,6 +50,10 @@ class SourceCompiler(Protocol):
 
     def compile_cuda(self, code: str, host: str = "") -> CompilationResult:
         """The build of one CUDA source, and of C++ beside it."""
+        ...
+
+    def compile_triton(self, answer: str, requests: Sequence[KernelRequest]) -> CompilationResult:
+        """The build of an answer's Triton kernels."""
         ...
 
     def address(self, code: str) -> str:
@@ -63,7 +74,7 @@ class _NoDevice:
 
 
 def compile_answer(
-    compiler: SourceCompiler, answer: str, later: Sequence[ExtensionRequest] = ()
+    compiler: SourceCompiler, answer: str, later: Sequence[Request] = ()
 ) -> CompilationResult:
     """The build of an answer, from the compiler's cache where it is there. A fault of the answer is
     in the result, also one that shows when it is imported; ours is raised.
@@ -83,14 +94,29 @@ def compile_answer(
         return result
     with compiler.cache.scratch() as folder:
         (folder / ANSWER_NAME).write_bytes(answer.encode())
-        (folder / EXTENSIONS_NAME).write_text("".join(f"{d}\n" for d in known))
+        listed = (r.digest for r in known.values() if isinstance(r, ExtensionRequest))
+        (folder / EXTENSIONS_NAME).write_text("".join(f"{d}\n" for d in listed))
         built = Path(result.binary_path)
-        files = {name: built / name for name in _COMPILED}
+        files = {name: built / name for name in _COMPILED if (built / name).exists()}
         files |= {name: folder / name for name in (ANSWER_NAME, EXTENSIONS_NAME)}
         return compiler.cache.put(digest, result, files)
 
 
 def _compiled(
+    compiler: SourceCompiler, requests: Sequence[Request], answer: str
+) -> CompilationResult:
+    """The device code of an answer, which is CUDA's or Triton's."""
+    kernels = [request for request in requests if isinstance(request, KernelRequest)]
+    extensions = [request for request in requests if isinstance(request, ExtensionRequest)]
+    if kernels and extensions:
+        reason = "load_inline beside Triton kernels is not supported yet: write all kernels in one"
+        return _refused(CandidateFault(Status.UNSUPPORTED, reason))
+    if kernels:
+        return compiler.compile_triton(answer, kernels)
+    return _of_extensions(compiler, extensions, answer)
+
+
+def _of_extensions(
     compiler: SourceCompiler, requests: Sequence[ExtensionRequest], answer: str
 ) -> CompilationResult:
     """Both kinds of sources in one go, which is quicker; apart, as torch compiles them, where they
@@ -110,25 +136,29 @@ def answer_of(build: Path) -> str:
 
 
 class ExtensionWanted(Exception):  # noqa: N818 - a wish of theirs, not an error of ours
-    """An answer asked, while it ran, for an extension that is not in its build."""
+    """An answer asked, while it ran, for an extension or a kernel that is not in its build."""
 
-    def __init__(self, request: ExtensionRequest) -> None:
-        super().__init__(request.name)
+    def __init__(self, request: Request) -> None:
+        super().__init__(request.digest)
         self.request = request
 
 
-def want_extension(payload: memoryview) -> None:
+def want_extension(kind: Kind, payload: memoryview) -> None:
     """`on_extension` of a host process that runs a build. Raises ExtensionWanted."""
-    raise ExtensionWanted(decode_request(payload))
+    raise ExtensionWanted(_decoded(kind, payload))
 
 
-def requests_of(compiler: SourceCompiler, answer: str) -> tuple[ExtensionRequest, ...]:
+def _decoded(kind: Kind, payload: memoryview) -> Request:
+    return decode_kernel(payload) if kind is Kind.KERNEL else decode_request(payload)
+
+
+def requests_of(compiler: SourceCompiler, answer: str) -> tuple[Request, ...]:
     """What the answer asks for when it is imported. Raises CandidateFault (load_error, rejected,
     unsupported, timeout, ...) where it cannot be."""
-    requests: list[ExtensionRequest] = []
+    requests: list[Request] = []
 
-    def note(payload: memoryview) -> None:
-        requests.append(decode_request(payload))
+    def note(kind: Kind, payload: memoryview) -> None:
+        requests.append(_decoded(kind, payload))
         if len(requests) > MAX_REQUESTS:
             raise CandidateFault(
                 Status.OUTPUT_LIMIT, f"more than {MAX_REQUESTS} calls of load_inline"
@@ -143,8 +173,10 @@ def requests_of(compiler: SourceCompiler, answer: str) -> tuple[ExtensionRequest
     return tuple({request.digest: request for request in requests}.values())
 
 
-def _address(compiler: SourceCompiler, answer: str, later: Sequence[ExtensionRequest]) -> str:
-    parts = (compiler.address(answer), python_runtime().name, *(r.digest for r in later))
+def _address(compiler: SourceCompiler, answer: str, later: Sequence[Request]) -> str:
+    asked = [triton_fingerprint()] if any(isinstance(r, KernelRequest) for r in later) else []
+    asked += [request.digest for request in later]
+    parts = (compiler.address(answer), python_runtime().name, *asked)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -178,6 +178,10 @@ class ModuleInfo:
     kernels: dict[str, KernelInfo]
     symbols: dict[str, SymbolInfo]
 
+    def extends(self, other: ModuleInfo) -> bool:
+        """Whether it has all of `other`, and perhaps more kernels."""
+        return self.symbols == other.symbols and self.kernels.items() >= other.kernels.items()
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:

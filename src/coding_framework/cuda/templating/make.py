@@ -31,7 +31,6 @@ from coding_framework.cuda.host.case_run import (
     store_tensor,
 )
 from coding_framework.cuda.host.paper_device import ReadsBackError
-from coding_framework.cuda.model_new.build import ExtensionWanted
 from coding_framework.cuda.plan.difference import adds_atomically
 from coding_framework.cuda.plan.launch_plan import CandidateFault, ModuleInfo, TensorRef
 from coding_framework.cuda.templating.derive import NotPortable, derive
@@ -81,7 +80,8 @@ def make_templates(
     subject: Subject, cases: Sequence[TestCase], references: ReferenceCache
 ) -> MadeTemplates:
     """A template of each shape set, or why there is none. The kernel need not be correct: a wrong
-    one has none. Raises what our own faults raise."""
+    one has none. Raises what our own faults raise, and ExtensionWanted where an answer asks for a
+    kernel that is not in its build."""
     made, refusals = [], []
     for case in cases:
         try:
@@ -127,10 +127,6 @@ def _make_aligned(
             ]
         except ReadsBackError as e:
             raise NotPortable("read_back", "the host code reads from the device") from e
-        except ExtensionWanted as e:
-            raise NotPortable(
-                "late_compilation", "the answer asks for more kernels while it runs"
-            ) from e
         except CandidateFault as fault:
             raise NotPortable("host_fault", fault.reason) from fault
         try:

@@ -23,8 +23,7 @@ from coding_framework.cuda.host.plan_recorder import (
     instruction_budget,
 )
 from coding_framework.cuda.host.properties import others_like
-from coding_framework.cuda.model_new.build import ExtensionWanted
-from coding_framework.cuda.model_new.extensions import ExtensionRequest
+from coding_framework.cuda.model_new.build import ExtensionWanted, Request
 from coding_framework.cuda.plan.launch_plan import CandidateFault, ModuleInfo
 from coding_framework.cuda.sandbox.reused import reused
 from coding_framework.cuda.timing.backend import Backend
@@ -43,7 +42,7 @@ from coding_framework.types import Status, Task, TestCase, TestResult
 _BEYOND_A_CHECKER = frozenset({Status.UNSUPPORTED, Status.TIMEOUT})
 """Faults that may be the checker's limits and not the candidate's: a GPU runs more, and faster."""
 
-CompileAlso = Callable[[Path, ExtensionRequest, VerdictDraft], Path]
+CompileAlso = Callable[[Path, Request, VerdictDraft], Path]
 """Makes a build with one extension more. Raises CandidateFault where that cannot be compiled."""
 
 
@@ -235,6 +234,7 @@ class CandidateTrials:
                 del tests[tested:]
                 build = self._compile_also(setting.build, wanted.request, self._draft)
                 setting = replace(setting, build=build)
+                self._setting = replace(self._setting, build=build)
 
     def _try_build(self, setting: TrialSetting, case: TestCase, is_timed: bool) -> TimedCase:
         task, references = self._draft.task, self._references
@@ -265,7 +265,7 @@ class CandidateTrials:
         """Keep a first call for `require_same_plans`: those of one device and the newest build."""
         if self._module is not None and setting.backend.name != self._tried.backend.name:
             return
-        if setup.module != self._module:
+        if self._module is not None and not setup.module.extends(self._module):
             self._recorded.clear()
         self._tried, self._module = setting, setup.module
         self._recorded.append(call)

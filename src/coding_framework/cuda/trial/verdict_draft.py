@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coding_framework.cuda.advice.pitfalls import CUDAPitfallDetector
-from coding_framework.cuda.model_new.extensions import ExtensionRequest
+from coding_framework.cuda.model_new.build import Request
 from coding_framework.cuda.plan.launch_plan import Fault
 from coding_framework.types import (
     PRINTED,
@@ -68,7 +68,7 @@ class VerdictDraft:
     started: float = field(default_factory=time.monotonic)
     safety: SafetyReport = field(default_factory=SafetyReport)
     compilation: CompilationResult | None = None
-    late_requests: list[ExtensionRequest] = field(default_factory=list)
+    late_requests: dict[str, Request] = field(default_factory=dict)
     """What an answer asked `load_inline` for while it ran; () for other candidates."""
     log: TrialLog = field(default_factory=TrialLog)
     device: str = ""

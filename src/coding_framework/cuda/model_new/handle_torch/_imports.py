@@ -9,7 +9,7 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from . import _host
+from . import _host, _triton
 from ._names import is_package
 
 _OWN = __package__ or "handle_torch"
@@ -96,3 +96,4 @@ def install() -> None:
         if name == _OWN or name.startswith(_OWN + "."):
             sys.modules["torch" + name.removeprefix(_OWN)] = module
     sys.modules["torch.cuda.amp"] = sys.modules["torch.amp"]
+    _triton.install(Gap)

@@ -1,0 +1,197 @@
+"""Compiles an answer's Triton kernels to PTX: the main program of a sandboxed process.
+
+    python -c "..." PTXAS ARCHITECTURE
+
+In the current folder lie `kernel.cu`, which is the answer, and `wanted.json`, its requests. It
+writes `kernel.ptx`, one module of all kernels, `triton.json` (what a launch needs, by request), and
+becomes ptxas. Of the answer only imports of Triton, constants and functions under `@triton.jit` are
+run. Errors are printed as nvcc prints them.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import re
+import sys
+from typing import Any, NoReturn
+
+SOURCE, PTX = "kernel.cu", "kernel.ptx"
+TARGET = 80
+"""Compute capability: what runs on all newer GPUs, and on the emulator."""
+PTX_VERSION = 84
+_HEADER = re.compile(r"^\.(?:version|target|address_size)\b[^\n]*\n", re.MULTILINE)
+_FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+("[^"\n]*"(?:[ \t]+"[^"\n]*")?)[^\n]*\n', re.M)
+_LOC = re.compile(r"^([ \t]*\.loc[ \t]+)(\d+)\b", re.MULTILINE)
+_SECTIONS = re.compile(r"^[ \t]*\.section\b.*", re.MULTILINE | re.DOTALL)
+_SHARED = re.compile(r"^\.extern \.shared [^\n]*\n", re.MULTILINE)
+_GLOBAL = re.compile(r"^\.global [^;=\n]*?\b(\w+)\[", re.MULTILINE)
+
+
+def main(ptxas: str, architecture: str) -> NoReturn:
+    """Compile, and become ptxas."""
+    with open(SOURCE, encoding="utf-8", newline="") as file:
+        source = file.read()
+    with open("wanted.json", encoding="utf-8") as file:
+        requests: list[str] = json.load(file)
+    _poison_masked_loads()
+    names = _run_kernels(source)
+    modules, launches = [], {}
+    for request in requests:
+        digest = hashlib.sha256(request.encode()).hexdigest()
+        ptx, launches[digest] = _compiled(json.loads(request), names, digest[:8])
+        modules.append(ptx)
+    with open(PTX, "w", encoding="utf-8", newline="") as file:
+        file.write(_joined(modules))
+    with open("triton.json", "w", encoding="utf-8") as file:
+        json.dump(launches, file)
+    cubin = f"kernel.sm_{architecture}.cubin"
+    os.execv(ptxas, [ptxas, "-v", f"-arch=sm_{architecture}", "-lineinfo", PTX, "-o", cubin])
+
+
+def _failed(message: str, line: int = 1) -> NoReturn:
+    text = " ".join(message.split())
+    print(f"{SOURCE}({line}): error: {text}", flush=True)
+    os._exit(1)
+
+
+def _poison_masked_loads() -> None:
+    """A load whose mask is false and which names no `other` gives what nobody may use, instead of
+    the zeros that this version happens to give: Triton leaves it undefined."""
+    from triton.language import float32, int64
+    from triton.language.semantic import TritonSemantic
+
+    load: Any = TritonSemantic._load_legacy
+
+    def poisoned(self: Any, ptr: Any, mask: Any, other: Any, *rest: Any) -> Any:
+        kind = getattr(ptr.type.scalar, "element_ty", None)
+        if mask is not None and other is None and kind is not None:
+            if kind.is_floating():
+                other = self.scalar_constant(float("nan"), float32)
+            elif kind.is_int():
+                other = self.scalar_constant(0x5A5A5A5A5A5A5A5A, int64)
+        return load(self, ptr, mask, other, *rest)
+
+    TritonSemantic._load_legacy = poisoned
+
+
+def _run_kernels(source: str) -> dict[str, Any]:
+    """The names that kernels may use."""
+    import triton.language
+
+    names: dict[str, Any] = {"__name__": "answer", "tl": triton.language}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef):
+            node.decorator_list = [d for d in node.decorator_list if _is_jit(d)]
+            if not node.decorator_list:
+                continue
+        elif isinstance(node, ast.Import):
+            node.names = [a for a in node.names if a.name.split(".")[0] in ("triton", "math")]
+            if not node.names:
+                continue
+        elif isinstance(node, ast.ImportFrom):
+            if (node.module or "").split(".")[0] not in ("triton", "math"):
+                continue
+        elif not isinstance(node, (ast.Assign, ast.AnnAssign)):
+            continue
+        try:
+            exec(compile(ast.Module([node], []), SOURCE, "exec", dont_inherit=True), names)
+        except Exception as e:  # what needs torch is no constant of a kernel
+            if isinstance(node, ast.FunctionDef):
+                _failed(f"{type(e).__name__}: {e}", node.lineno)
+    return names
+
+
+def _is_jit(decorator: ast.expr) -> bool:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return ast.unparse(called) in ("triton.jit", "jit", "triton.runtime.jit.jit")
+
+
+def _compiled(
+    wanted: dict[str, Any], names: dict[str, Any], mark: str
+) -> tuple[str, dict[str, Any]]:
+    """The PTX of one request, its names ending in `mark`, and what a launch needs."""
+    from triton._C.libtriton import ir
+    from triton.backends.compiler import GPUTarget
+    from triton.backends.nvidia.compiler import CUDABackend
+    from triton.compiler.compiler import ASTSource
+    from triton.compiler.errors import CompilationError
+    from triton.runtime.jit import JITFunction
+
+    kernel = names.get(wanted["kernel"])
+    if not isinstance(kernel, JITFunction):
+        _failed(
+            f"the kernel {wanted['kernel']} is not a function under @triton.jit at the top of the "
+            "file: write it there"
+        )
+    constants = {name: eval(text, names) for name, text in wanted["constants"].items()}
+    divisible = {(place,): [["tt.divisibility", 16]] for place in wanted["aligned"]}
+    source = ASTSource(kernel, wanted["signature"], constants, divisible)
+    target = GPUTarget("cuda", TARGET, 32)
+    backend = CUDABackend(target)
+    if wanted["options"]["num_ctas"] != 1:
+        _failed("num_ctas: thread block clusters are not supported yet")
+    try:
+        options = backend.parse_options({**wanted["options"], "ptx_version": PTX_VERSION})
+        context = ir.context()
+        ir.load_dialects(context)
+        backend.load_dialects(context)
+        stages: dict[str, Any] = {}
+        backend.add_stages(stages, options, source.language)
+        about: dict[str, Any] = {"target": target, **options.__dict__}
+        made: Any = source.make_ir(
+            target,
+            options,
+            backend.get_codegen_implementation(options),
+            backend.get_module_map(),
+            context,
+        )
+        for name, stage in stages.items():
+            if name != "cubin":
+                made = stage(made, about)
+    except CompilationError as e:
+        while isinstance(e.__cause__, CompilationError):  # of a function that it calls
+            e = e.__cause__
+        functions = [f for f in names.values() if isinstance(f, JITFunction) and f.src == e.src]
+        first = _line_of(functions[0] if functions else kernel)
+        _failed(e.error_message or str(e.__cause__ or e), first + getattr(e.node, "lineno", 1) - 1)
+    except Exception as e:
+        _failed(f"{type(e).__name__}: {e}", _line_of(kernel))
+    entry = f"{about['name']}_{mark}"
+    ptx = made.replace(about["name"], entry)
+    for name in _GLOBAL.findall(ptx):
+        ptx = re.sub(rf"\b{name}\b", f"{name}_{mark}", ptx)
+    launch = {
+        "entry": entry,
+        "threads": 32 * about["num_warps"],
+        "shared": about["shared"],
+        "scratch": about["global_scratch_size"],
+    }
+    return ptx, launch
+
+
+def _line_of(function: Any) -> int:
+    """Of its `def`, below its decorators."""
+    before = [line.lstrip().startswith("def ") for line in function.raw_src].index(True)
+    return int(function.starting_line_number) + before
+
+
+def _joined(modules: list[str]) -> str:
+    """One module: one header, one dynamic shared array, one table of files, no debug sections."""
+    header = f".version {PTX_VERSION // 10}.{PTX_VERSION % 10}\n.target sm_{TARGET}\n"
+    bodies, files, shared = [], {}, {}
+    for ptx in modules:
+        own = dict(_FILE.findall(ptx))
+        text = _HEADER.sub("", _SECTIONS.sub("", ptx))
+        numbers = {n: str(files.setdefault(name, len(files) + 1)) for n, name in own.items()}
+        shared.update(dict.fromkeys(_SHARED.findall(text)))
+        text = _SHARED.sub("", _FILE.sub("", text))
+        bodies.append(_LOC.sub(lambda m, to=numbers: m[1] + to.get(m[2], m[2]), text))  # type: ignore[misc]
+    table = "".join(f"\t.file\t{number} {name}\n" for name, number in files.items())
+    return header + ".address_size 64\n" + "".join(shared) + "".join(bodies) + table
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
