@@ -181,7 +181,9 @@ def _line_of(function: Any) -> int:
 def _joined(modules: list[str]) -> str:
     """One module: one header, one dynamic shared array, one table of files, no debug sections."""
     header = f".version {PTX_VERSION // 10}.{PTX_VERSION % 10}\n.target sm_{TARGET}\n"
-    bodies, files, shared = [], {}, {}
+    bodies: list[str] = []
+    files: dict[str, int] = {}
+    shared: dict[str, None] = {}
     for ptx in modules:
         own = dict(_FILE.findall(ptx))
         text = _HEADER.sub("", _SECTIONS.sub("", ptx))

@@ -68,7 +68,7 @@ class Constexpr:
     """`tl.constexpr`: an annotation, and a constant."""
 
     def __init__(self, value: Any) -> None:
-        self.value = value.value if isinstance(value, Constexpr) else value
+        self.value: Any = value.value if isinstance(value, Constexpr) else value
 
     def __index__(self) -> int:
         return int(self.value)
@@ -123,7 +123,8 @@ class JITFunction(Launcher):
     """A kernel, or a function that kernels call."""
 
     def __init__(self, fn: Any, unspecialized: Any = (), unaligned: Any = ()) -> None:
-        self.fn, self.__name__, self.__doc__ = fn, fn.__name__, fn.__doc__
+        self.fn, self.__doc__ = fn, fn.__doc__
+        self.__name__: str = fn.__name__
         self.signature = inspect.signature(fn)
         self.arg_names = list(self.signature.parameters)
         self._constant = {
@@ -313,10 +314,10 @@ def modules(gap: type[types.ModuleType]) -> dict[str, types.ModuleType]:
     driver.__dict__.update(active=active, __path__=[])
     runtime.__dict__.update(driver=driver, __path__=[], JITFunction=JITFunction)
     found |= {"triton.runtime": runtime, "triton.runtime.driver": driver}
-    for name, module in found.items():
+    for name in found:
         parent, _, last = name.rpartition(".")
         if parent:
-            found[parent].__dict__[last] = module
+            found[parent].__dict__[last] = found[name]
     return found
 
 

@@ -1,0 +1,123 @@
+"""Answers in Triton: faults put into honest ones, and what a judge can be sent instead of a kernel.
+The honest ones are judged with those in CUDA."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coding_framework.cuda import compiler as compiler_module
+from coding_framework.cuda.judge import Judge, JudgeConfig
+from coding_framework.data.kernelbench.problems import load_problem_file
+from coding_framework.types import Candidate, Status, Verdict
+
+pytest.importorskip("triton")
+pytestmark = pytest.mark.integration
+
+HERE = Path(__file__).parent
+QUICK = {"gelu_helper", "conv1d_direct", "layer_norm"}
+
+
+@pytest.fixture(scope="module")
+def judge() -> Judge:
+    return Judge(JudgeConfig(backend="emulator"))
+
+
+def judged(judge: Judge, name: str, *changes: tuple[str, str]) -> Verdict:
+    """Of an answer of the corpus, changed."""
+    answer = (HERE / "honest" / f"triton_{name}.py").read_text()
+    for old, new in changes:
+        assert old in answer
+        answer = answer.replace(old, new)
+    problem = load_problem_file(HERE / "problems" / f"triton_{name}.py")
+    return judge.judge(problem, Candidate(code=answer))
+
+
+ATTACKS = [
+    ("softmax_rows", 'mask=mask, other=-float("inf"))', ")", Status.RUNTIME_ERROR),
+    ("row_sum_atomic", "mask=at < n, other=0.0", "mask=at < n", Status.WRONG_OUTPUT),
+    ("row_sum_atomic", "torch.zeros(rows", "torch.empty(rows", Status.WRONG_OUTPUT),
+    ("matmul_ieee", ', input_precision="ieee"', "", Status.WRONG_OUTPUT),
+    ("gelu_helper", "(triton.cdiv(n, 512),)", "(1,)", Status.WRONG_OUTPUT),
+    ("gelu_helper", 'args["n"] % args["BLOCK"] == 0', "True", Status.RUNTIME_ERROR),
+    ("layer_norm", "/ N + eps)", "/ N)", Status.WRONG_OUTPUT),
+    ("cumsum_rows", "triton.next_power_of_2(n)", "64", Status.WRONG_OUTPUT),
+    ("conv1d_direct", "acc, mask=mask)", "acc)", Status.RUNTIME_ERROR),
+    (
+        "conv1d_direct",
+        "        return out",
+        "        return torch.conv1d(x, self.c.weight, self.c.bias)",
+        Status.REJECTED,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "status"),
+    [
+        pytest.param(*attack, marks=[] if attack[0] in QUICK else pytest.mark.slow)
+        for attack in ATTACKS
+    ],
+)
+def test_a_fault_in_it_is_found(
+    judge: Judge, name: str, old: str, new: str, status: Status
+) -> None:
+    verdict = judged(judge, name, (old, new))
+    assert verdict.status is status, verdict.reason
+    if status is Status.RUNTIME_ERROR:
+        assert "kernel" in verdict.reason
+        assert "line " in verdict.reason
+
+
+LAUNCH = "        gelu_kernel[(triton.cdiv(n, 512),)](x, out, n, BLOCK=512)\n"
+FORMS = [
+    ("HALF, mask", "HALT, mask", Status.COMPILE_ERROR, "HALT is not defined"),
+    ("tl.erf(", "tl.erff(", Status.COMPILE_ERROR, "has no attribute 'erff'"),
+    ("BLOCK=512)", "BLOCK=500)", Status.COMPILE_ERROR, "arange's range must be a power of 2"),
+    ("BLOCK=512)", "BLOCK=512, B=1)", Status.RUNTIME_ERROR, "B was specified but unrecognised"),
+    ("BLOCK=512)", "BLOCK=512, num_ctas=2)", Status.COMPILE_ERROR, "clusters are not supported"),
+    ("gelu_kernel[(", "gelu_kernel.warmup[(", Status.RUNTIME_ERROR, "not subscriptable"),
+    (
+        LAUNCH,
+        "        triton.testing.do_bench(lambda: None)\n" + LAUNCH,
+        Status.UNSUPPORTED,
+        "not supported yet: triton.testing",
+    ),
+    (
+        LAUNCH,
+        "        text = 'def k(p): pass'\n        exec(text)\n"
+        "        triton.jit(eval('lambda x: None'))[(1,)](x)\n",
+        Status.COMPILE_ERROR,
+        "is not a function under @triton.jit at the top of the file",
+    ),
+    (
+        "HALF = ",
+        "X = __import__('os')._exit(0)\nHALF = ",
+        Status.LOAD_ERROR,
+        "ended its process",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "status", "said"), FORMS)
+def test_what_is_no_kernel_ends_in_a_sentence(
+    judge: Judge, old: str, new: str, status: Status, said: str
+) -> None:
+    verdict = judged(judge, "gelu_helper", (old, new))
+    assert (verdict.status, said in verdict.reason) == (status, True), verdict.reason
+
+
+def test_an_endless_kernel_times_out(judge: Judge) -> None:
+    endless = "    while tl.atomic_add(out, 0.0) < 1e30:\n        pass\n    if EVEN:\n"
+    verdict = judged(judge, "gelu_helper", ("    if EVEN:\n", endless))
+    assert verdict.status is Status.TIMEOUT, verdict.reason
+
+
+def test_without_triton_the_verdict_says_what_to_install(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler_module, "triton_folder", lambda: None)
+    verdict = judged(judge, "gelu_helper", ("0.7071067811865476", "0.70710678118654"))
+    assert verdict.status is Status.UNSUPPORTED
+    assert "pip install triton==" in verdict.reason
