@@ -39,11 +39,9 @@ Bounds = tuple[float, float]
 class Op:
     """One elementwise operation. Templates: {v} value, {a} and {b} constants, {o} operand."""
 
-    name: str
     kind: Kind
+    name: str
     torch: str
-    spoken: str
-    """For descriptions, in mathematical notation."""
     span: Callable[[Bounds, Constants, Bounds], Bounds]
     """Range of the result from the ranges of value and operand."""
     domain: Bounds = (-LIMIT, LIMIT)
@@ -55,3 +53,10 @@ class Op:
     constants: tuple[Constants, ...] = ((),)
     """Choices that the catalogue draws from; names may carry any others."""
     operand_range: Bounds = (-2.0, 2.0)
+    spoken: str = ""
+    """In mathematical notation, where that is not what PyTorch writes."""
+
+    @property
+    def said(self) -> str:
+        """For descriptions."""
+        return self.spoken or self.torch.removeprefix("torch.").removeprefix("F.")

@@ -64,7 +64,7 @@ def describe(program: Program) -> str:
 
 def spoken(step: Step, text: str, operand: str = "") -> str:
     """A step of `text` in mathematical notation."""
-    template = step.op.spoken
+    template = step.op.said
     enclosed = any(mark in template for mark in ("({v}", "|{v}|"))
     return step.render(template, f"({text})" if " " in text and not enclosed else text, operand)
 
