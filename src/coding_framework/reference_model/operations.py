@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -102,6 +103,19 @@ class OperationCounter(OperationMode):  # type: ignore[no-untyped-call]
     def _of(self, tensor: torch.Tensor) -> tuple[int, int]:
         return self._terms.get(tensor.untyped_storage()._cdata, (1, 1))
 
+    def after(
+        self, steps: int, one: torch.Tensor, two: torch.Tensor, shape: Sequence[int]
+    ) -> torch.Tensor:
+        """A tensor of the shape that so many equal steps make, by what one and two of them made:
+        each multiplies the terms of its sums as the second did."""
+        with torch._C._DisableTorchDispatch():  # type: ignore[no-untyped-call]
+            made = torch.empty(shape, dtype=one.dtype, device=one.device)
+        pairs = zip(self._of(one), self._of(two), strict=True)
+        longest, chain = (a * (b // a) ** (steps - 1) for a, b in pairs)
+        self._alive.append(made)
+        self._terms[made.untyped_storage()._cdata] = longest, chain
+        return made
+
     def operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not isinstance(func, torch._ops.OpOverload):  # takes functions: not looked into
             return func(*args, **kwargs)
@@ -130,6 +144,39 @@ class OperationCounter(OperationMode):  # type: ignore[no-untyped-call]
                 before_it, ended = self._of(tensor)
                 self._terms[key] = max(longest, before_it), max(chain, ended)
         return result
+
+
+class FewSteps(TorchFunctionMode):
+    """Runs recurrent layers over one and two steps of their sequence, and counts what all steps
+    come to: each does the same. For tensors without values."""
+
+    def __init__(self, counter: OperationCounter) -> None:
+        super().__init__()
+        self._counter = counter
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        layers = (torch.gru, torch.lstm, torch.rnn_tanh, torch.rnn_relu)
+        if func not in layers or not isinstance(args[-1], bool):  # packed sequences have no steps
+            return func(*args, **(kwargs or {}))
+        x, *rest, batch_first = args
+        axis = 1 if batch_first and x.dim() == 3 else 0
+        steps, counter = x.shape[axis], self._counter
+        if steps < 3:
+            return func(*args)
+        seen = [(counter.flops, counter.elements)]
+        results = []
+        for few in (1, 2):
+            results.append(func(x.narrow(axis, 0, few), *rest, batch_first))
+            seen.append((counter.flops, counter.elements))
+        flops, elements = (
+            start + (steps - 1) * (two - one) - (steps - 2) * (one - start)
+            for start, one, two in zip(*seen, strict=True)
+        )
+        counter.flops, counter.elements = flops, elements
+        shapes = [list(two.shape) for two in results[1]]
+        shapes[0][axis] = steps
+        pairs = zip(*results, shapes, strict=True)
+        return tuple(counter.after(steps, one, two, shape) for one, two, shape in pairs)
 
 
 def _tensors(values: Sequence[Any]) -> Iterator[torch.Tensor]:

@@ -106,7 +106,7 @@ def measure(tree: ast.Module, values: Values) -> Measure:
     import torch
 
     from coding_framework.reference_model import constructor_arguments, make_model
-    from coding_framework.reference_model.operations import OperationCounter
+    from coding_framework.reference_model.operations import FewSteps, OperationCounter
 
     with torch.device("meta"), _randint_mode() as randint, torch.no_grad():
         namespace = run_module(tree, values)
@@ -117,7 +117,7 @@ def measure(tree: ast.Module, values: Values) -> Measure:
         draws = tuple(randint.found.values())
         inputs = [x.to("meta") if isinstance(x, torch.Tensor) else x for x in inputs]
         model = make_model(namespace["Model"], arguments).to("meta")  # torch.Tensor(2) is not there
-        with OperationCounter() as counted:
+        with OperationCounter() as counted, FewSteps(counted):
             outputs = as_tensors(model(*inputs))
     given = [*inputs, *model.state_dict().values()]
     tensors = [*given, *outputs]
