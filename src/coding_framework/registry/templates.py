@@ -156,6 +156,12 @@ class OutputTensor(_Part):
     strides: Extents
     """In elements."""
 
+    @property
+    def nbytes(self) -> int:
+        """From the first element to the last."""
+        last = sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+        return (last + 1) * DTYPE_BYTES[self.dtype] if math.prod(self.shape) else 0
+
 
 class DeviceCode(_Part):
     """The module for one architecture. Its bytes lie in the registry, under their digest."""
@@ -237,9 +243,7 @@ class LaunchTemplate(_Part):
         owned = range(len(self.arguments), len(self.arguments) + len(self.allocations))
         if region not in owned or self.allocation(region).use != "output":
             raise ValueError("an output lies in no allocation for outputs")
-        last = sum((n - 1) * s for n, s in zip(output.shape, output.strides, strict=True))
-        span = (last + 1) * DTYPE_BYTES[output.dtype] if math.prod(output.shape) else 0
-        self._require_inside(output.place, span)
+        self._require_inside(output.place, output.nbytes)
 
     # --- what a launching program asks ------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 import torch
@@ -25,18 +25,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-TORCH_DTYPES: dict[str, torch.dtype] = {
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "float64": torch.float64,
-    "int8": torch.int8,
-    "uint8": torch.uint8,
-    "int16": torch.int16,
-    "int32": torch.int32,
-    "int64": torch.int64,
-    "bool": torch.bool,
-}
+TORCH_DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in get_args(DType)}
 DTYPE_NAMES: dict[torch.dtype, str] = {value: key for key, value in TORCH_DTYPES.items()}
 
 _INTEGER_DOMAIN: dict[DType, tuple[int, int]] = {
@@ -118,11 +107,8 @@ def nearly(values: torch.Tensor, spec: TensorSpec, key: int) -> torch.Tensor:
 
 def spanned(shape: Sequence[int], strides: Sequence[int]) -> int:
     """Elements from the first to the last of a tensor."""
-    return (
-        0
-        if 0 in shape
-        else 1 + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=False))
-    )
+    last = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=False))
+    return 0 if 0 in shape else 1 + last
 
 
 def memory_of(tensor: torch.Tensor) -> torch.Tensor:

@@ -465,11 +465,8 @@ def _bytes_to_read(ref: TensorRef) -> int:
     """What reading a tensor takes: large strides span much memory for few elements, and strides of
     0 make many elements of little memory."""
     count, dtype = math.prod(ref.shape), TORCH_DTYPES.get(ref.dtype)
-    return (
-        max(count, spanned(ref.shape, ref.strides)) * (dtype.itemsize if dtype else 1)
-        if count
-        else 0
-    )
+    most = max(count, spanned(ref.shape, ref.strides)) if count else 0
+    return most * (dtype.itemsize if dtype else 1)
 
 
 def output_of(ref: TensorRef, bits: torch.Tensor) -> Output:

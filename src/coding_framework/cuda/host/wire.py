@@ -56,18 +56,8 @@ class Malformed(Exception):  # noqa: N818 - the candidate's doing, never leaves 
     """A message that the runner, left alone, would never have sent."""
 
 
-DTYPE_CODES = {
-    "uint8": 0,
-    "int8": 1,
-    "int16": 2,
-    "int32": 3,
-    "int64": 4,
-    "float16": 5,
-    "float32": 6,
-    "float64": 7,
-    "bool": 11,
-    "bfloat16": 15,
-}
+_FIRST = ("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
+DTYPE_CODES = {name: code for code, name in enumerate(_FIRST)} | {"bool": 11, "bfloat16": 15}
 """c10::ScalarType's numbers."""
 _DTYPE_NAMES = {code: name for name, code in DTYPE_CODES.items()}
 _NONE, _TENSOR, _INT, _FLOAT, _BOOL, _LIST, _STRING = range(7)

@@ -6,6 +6,7 @@ relocation; every other byte must be the same in all of them. Pure: no process, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -162,7 +163,11 @@ class _Derivation:
         self._numbers = {key: number for number, key in enumerate(kept)}
         steps = self._steps()
         first, last = self._recordings[0], len(steps) - 1
-        reached = self._reached_by_pointers(steps)
+        # kernels may go there at any time
+        uploads = [step for step in steps if isinstance(step, UploadStep)]
+        reached = {
+            r.region for step in uploads for r in step.relocations
+        }  # at any time, by kernels
         allocations, variables = [], []
         for number, (kind, index) in enumerate(kept):
             if kind == "block":
@@ -291,20 +296,12 @@ class _Derivation:
             )
         return key
 
-    def _reached_by_pointers(self, steps: Sequence[Step]) -> set[int]:
-        """Regions whose addresses lie in device memory: kernels may go there at any time."""
-        return {
-            r.region for step in steps if isinstance(step, UploadStep) for r in step.relocations
-        }
-
 
 def _regions(recording: Recording, names: Sequence[str]) -> Iterator[tuple[_Key, tuple[int, int]]]:
     """Address and size of all memory: arguments, then blocks in order, then variables."""
     for i, ref in enumerate(recording.arguments):
-        elements = 1
-        for extent in ref.shape:
-            elements *= extent
-        yield ("argument", i), (ref.address, elements * DTYPE_BYTES[ref.dtype])  # type: ignore[index]
+        nbytes = math.prod(ref.shape) * DTYPE_BYTES[ref.dtype]  # type: ignore[index]
+        yield ("argument", i), (ref.address, nbytes)
     blocks = [op for op in recording.ops if isinstance(op, Alloc)]
     for i, op in enumerate(blocks):
         yield ("block", i), (op.address, op.nbytes)

@@ -31,7 +31,6 @@ from coding_framework.deployment.apply.launching import (
 from coding_framework.errors import DeviceFullError
 from coding_framework.registry.templates import (
     ALIGNMENT,
-    DTYPE_BYTES,
     CopyStep,
     FillStep,
     LaunchStep,
@@ -405,13 +404,12 @@ def _new_output(
     output = next(o for o in template.outputs if o.place.region == region)
     dtype, nbytes = TORCH_DTYPES[output.dtype], template.region_bytes(region)
     shape, strides = output.shape, output.strides
-    span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    if output.place.offset == 0 and nbytes == span * DTYPE_BYTES[output.dtype] and 0 not in shape:
+    if output.place.offset == 0 and nbytes == output.nbytes:
         return (*_makers(shape, strides, dtype, device), True)
-    start, rest = divmod(output.place.offset, DTYPE_BYTES[output.dtype])
+    start, rest = divmod(output.place.offset, dtype.itemsize)
     if rest:
         raise LoadError("an output does not lie at a multiple of its elements' size")
-    size = -(-nbytes // DTYPE_BYTES[output.dtype])
+    size = -(-nbytes // dtype.itemsize)
 
     def make() -> torch.Tensor:
         flat = torch.empty(size, dtype=dtype, device=device)

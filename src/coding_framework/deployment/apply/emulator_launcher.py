@@ -31,7 +31,7 @@ from coding_framework.deployment.apply.launching import (
     require_separate_outputs,
 )
 from coding_framework.errors import DeviceError
-from coding_framework.registry.templates import DTYPE_BYTES, LaunchTemplate, OutputTensor
+from coding_framework.registry.templates import LaunchTemplate, OutputTensor
 
 
 class EmulatorLauncher:
@@ -128,10 +128,9 @@ class _OnEmulator:
         return tuple(self._output(o, layout.addresses[o.place.region]) for o in outputs)
 
     def _output(self, output: OutputTensor, address: int) -> torch.Tensor:
-        span = 1 + sum((n - 1) * s for n, s in zip(output.shape, output.strides, strict=True))
         dtype = TORCH_DTYPES[output.dtype]
-        if 0 in output.shape:
+        if not output.nbytes:
             return torch.empty_strided(output.shape, output.strides, dtype=dtype)
-        data = self.device.download(address + output.place.offset, span * DTYPE_BYTES[output.dtype])
+        data = self.device.download(address + output.place.offset, output.nbytes)
         flat = tensor_from_bits(bits_of(data), dtype)
         return flat.as_strided(output.shape, output.strides)
