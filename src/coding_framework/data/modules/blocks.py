@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from coding_framework.data.modules.epilogues import (
     ACTIVATIONS,
@@ -19,12 +18,20 @@ from coding_framework.data.modules.epilogues import (
     PARAMETERS,
     SCALARS,
     drawn,
-    linear_rows,
+    linear_sizes,
     redundant,
 )
-from coding_framework.data.modules.layer_families import conv_input, conv_op
-from coding_framework.data.modules.records import ModuleDraft, ModuleInput, Operation, Sizes, op
-from coding_framework.data.modules.sizes import SPATIAL, conv_sizes, plain_sizes, tensor
+from coding_framework.data.modules.layer_families import conv_input, conv_op, pool_op
+from coding_framework.data.modules.records import Layout, ModuleDraft, ModuleInput, Operation, op
+from coding_framework.data.modules.sizes import (
+    SPATIAL,
+    AllSizes,
+    all_sizes,
+    conv_sizes,
+    plain_sizes,
+    tensor,
+    with_sizes,
+)
 
 DRAWS = 800
 """Of each kind; many have a pair of operations that is held out, and some come twice."""
@@ -91,23 +98,16 @@ def _perceptron(rng: random.Random) -> ModuleDraft:
                 op("scale", scale_factor=rng.choice((0.5, 2.0)))),
     ]  # fmt: skip
     real = rng.choice(((1024, 1024, 4096, 1024), (4096, 512, 2048, 512), (512, 784, 512, 256)))
-    rows = [
-        {"batch_size": b, "in_features": i, "hidden_features": h,
-         **({} if again else {"out_features": o})}
-        for b, i, h, o in ((16, 40, 36, 24), (7, 21, 20, 12), (3, 6, 8, 4), real,
-                           (333, 515, 518, 260))
-    ]  # fmt: skip
-    return _of_rows(operations, rows)
+    names = ("batch_size", "in_features", "hidden_features", "out_features")
+    rows = ((16, 40, 36, 24), (7, 21, 20, 12), (3, 6, 8, 4), real, (333, 515, 518, 260))
+    named = [dict(zip(names[: 4 - again], row, strict=False)) for row in rows]
+    return _of_features(operations, all_sizes(named))
 
 
-def _of_rows(operations: Sequence[Operation], rows: Sequence[Sizes]) -> ModuleDraft:
-    """Of layers of features. rows: three sizes for the emulator, two for a GPU."""
-    return ModuleDraft(
-        family="linear_fused", level=2, operations=tuple(operations),
-        inputs=(ModuleInput("x", ("batch_size", "in_features")),),
-        sizes=(rows[0], rows[1], rows[2]), gpu_sizes=(rows[3], rows[4], rows[2]),
-        layout="features_last",
-    )  # fmt: skip
+def _of_features(operations: Sequence[Operation], sizes: AllSizes) -> ModuleDraft:
+    """Of layers of features."""
+    given = (ModuleInput("x", ("batch_size", "in_features")),)
+    return ModuleDraft("linear_fused", 2, tuple(operations), given, *sizes, layout="features_last")
 
 
 def _norm(rng: random.Random) -> Operation:
@@ -120,10 +120,7 @@ def _norm(rng: random.Random) -> Operation:
 
 
 def _pool(rng: random.Random, n: int) -> Operation:
-    same: dict[str, Any] = {"kernel_size": (2,) * n, "stride": (2,) * n, "padding": (0,) * n}
-    if rng.random() < 0.7:
-        return op(f"max_pool{n}d", **same, dilation=1, ceil_mode=False)
-    return op(f"avg_pool{n}d", **same, count_include_pad=True)
+    return pool_op("max" if rng.random() < 0.7 else "avg", n, 2, stride=2)
 
 
 def _window(rng: random.Random, n: int, out: str, *, same: bool = False) -> Operation:
@@ -185,7 +182,7 @@ def _ended(rng: random.Random, n: int) -> ModuleDraft:
     if n:
         return _draft(f"conv{'_transpose' * (head.name[4] == '_')}{n}d_fused", n, operations)
     real = rng.choice(((1024, 1024, 1024), (128, 4096, 4096), (512, 2048, 1024)))
-    return _of_rows(operations, linear_rows(real))
+    return _of_features(operations, linear_sizes(real))
 
 
 def _head(rng: random.Random, n: int) -> Operation:
@@ -227,11 +224,9 @@ def _between(rng: random.Random) -> ModuleDraft:
         tensor("x", rank),
         *([tensor(rng.choice(("y", "residual", "gate")), rank)] if two else []),
     ]
-    small, real = plain_sizes(rank, f"block {' '.join(o.key for o in operations)}")
-    return ModuleDraft(
-        family=family, level=2, operations=tuple(operations), inputs=tuple(given), sizes=small,
-        gpu_sizes=real, layout="channels_first" if rank == 4 else "features_last",
-    )  # fmt: skip
+    sizes = plain_sizes(rank, f"block {' '.join(o.key for o in operations)}")
+    layout: Layout = "channels_first" if rank == 4 else "features_last"
+    return ModuleDraft(family, 2, tuple(operations), tuple(given), *sizes, layout=layout)
 
 
 def _norm_of(rng: random.Random, rank: int) -> tuple[str, Operation]:
@@ -251,17 +246,10 @@ def _norm_of(rng: random.Random, rank: int) -> tuple[str, Operation]:
 
 def _draft(family: str, n: int, operations: list[Operation]) -> ModuleDraft:
     key = " ".join(o.key for o in operations)
-    small, real = conv_sizes(operations[0], n, f"block {key}", multiple=4, need=_PLACES)
+    found = conv_sizes(operations[0], n, f"block {key}", multiple=4, need=_PLACES)
+    outs = [sizes["out_channels"] for sizes in (*found[0], *found[1][:2])]
+    found = with_sizes(found, hidden_channels=outs, out_features=[3 * out for out in outs])
     used = {str(o["out"]) for o in operations if "out" in dict(o.arguments)}
     used |= {"batch_size", "in_channels", *SPATIAL[n]}
-
-    def sizes(given: Any) -> Any:
-        out = given["out_channels"]
-        more = {"hidden_channels": out, "out_features": 3 * out}
-        return {name: value for name, value in {**given, **more}.items() if name in used}
-
-    return ModuleDraft(
-        family=family, level=2, operations=tuple(operations), inputs=(conv_input(n),),
-        sizes=(sizes(small[0]), sizes(small[1]), sizes(small[2])),
-        gpu_sizes=(sizes(real[0]), sizes(real[1]), sizes(small[2])), layout="channels_first",
-    )  # fmt: skip
+    five = [{k: v for k, v in sizes.items() if k in used} for sizes in (*found[0], *found[1][:2])]
+    return ModuleDraft(family, 2, tuple(operations), (conv_input(n),), *all_sizes(five))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -44,9 +44,9 @@ MOST_SPARE = 1200
 Drafts = Callable[[], Iterable[ModuleDraft]]
 
 _LEVEL_1: tuple[Drafts, ...] = (
-    lambda: layers.convolutions(1), lambda: layers.convolutions(2), lambda: layers.convolutions(3),
-    lambda: layers.transposed_convolutions(1), lambda: layers.transposed_convolutions(2),
-    lambda: layers.transposed_convolutions(3), layers.depthwise_convolutions,
+    *(partial(layers.convolutions, n) for n in (1, 2, 3)),
+    *(partial(layers.convolutions, n, transposed=True) for n in (1, 2, 3)),
+    layers.depthwise_convolutions,
     layers.pointwise_convolutions, layers.separable_convolutions, layers.max_pools,
     layers.average_pools, layers.power_pools, layers.adaptive_pools, layers.batch_norms,
     layers.instance_norms, layers.group_norms, layers.layer_norms, layers.rms_norms,

@@ -8,21 +8,20 @@ everywhere: nothing is normalised over an axis of one place.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
-from coding_framework.data.modules.layer_families import conv_input, conv_op
+from coding_framework.data.modules.layer_families import conv_input, conv_op, pool_op
 from coding_framework.data.modules.pointwise import POINTWISE
 from coding_framework.data.modules.records import (
+    Layout,
     ModuleDraft,
     ModuleInput,
     Operation,
-    Sizes,
     op,
 )
-from coding_framework.data.modules.sizes import conv_sizes
+from coding_framework.data.modules.sizes import AllSizes, all_sizes, conv_sizes
 
 MOST_AFTER = 6
 _GROUPS = 4
@@ -98,20 +97,9 @@ def _pool(rng: random.Random, state: _State) -> _Grown | None:
     n = state.rank - 2
     if state.channels_last or state.spatial < 4:
         return None
-    kind, kernel = (
-        rng.choice(("max", "avg")),
-        rng.choice((2, 2, 2, 3) if state.spatial >= 6 else (2,)),
-    )
-    more: dict[str, Any] = (
-        {"dilation": 1, "ceil_mode": False} if kind == "max" else {"count_include_pad": True}
-    )
-    o = op(
-        f"{kind}_pool{n}d",
-        kernel_size=(kernel,) * n,
-        stride=(kernel,) * n,
-        padding=(0,) * n,
-        **more,
-    )
+    kind = rng.choice(("max", "avg"))
+    kernel = rng.choice((2, 2, 2, 3) if state.spatial >= 6 else (2,))
+    o = pool_op(kind, n, kernel, stride=kernel)
     return o, replace(state, spatial=state.spatial // kernel, since_head=False)
 
 
@@ -240,16 +228,15 @@ def _linear_draft(rng: random.Random) -> ModuleDraft | None:
     if any(o.name.endswith("_input") for o in after):
         inputs.append(ModuleInput("y", ("batch_size", "out_features")))
     real = rng.choice(((1024, 1024, 1024), (128, 4096, 4096), (512, 2048, 1024), (2048, 512, 2048)))
-    rows = linear_rows(real)
-    return _draft("linear_fused", (head, *after), tuple(inputs), (rows[0], rows[1], rows[2]),
-                  (rows[3], rows[4], rows[2]), "features_last")  # fmt: skip
+    sizes = linear_sizes(real)
+    return _draft("linear_fused", (head, *after), inputs, sizes, "features_last")
 
 
-def linear_rows(real: tuple[int, int, int]) -> list[Sizes]:
-    """Sizes of a linear layer: three for the emulator, and two for a GPU, of which the first is
-    `real`."""
-    return [{"batch_size": b, "in_features": i, "out_features": o} for b, i, o in
-            ((16, 40, 24), (7, 21, 20), (3, 6, 8), real, (333, 515, 516))]  # fmt: skip
+def linear_sizes(real: tuple[int, int, int]) -> AllSizes:
+    """Of a linear layer, of which `real` are the main ones of a GPU."""
+    names = ("batch_size", "in_features", "out_features")
+    rows = ((16, 40, 24), (7, 21, 20), (3, 6, 8), real, (333, 515, 516))
+    return all_sizes([dict(zip(names, row, strict=True)) for row in rows])
 
 
 def _bmm_draft(rng: random.Random) -> ModuleDraft | None:
@@ -263,10 +250,10 @@ def _bmm_draft(rng: random.Random) -> ModuleDraft | None:
     if any(o.name.endswith("_input") for o in after):
         inputs.append(ModuleInput("C", ("batch_size", "M", "N")))
     real = rng.choice(((32, 256, 512, 256), (8, 512, 512, 1024), (64, 128, 256, 512)))
-    rows = [{"batch_size": b, "M": m, "K": k, "N": n} for b, m, k, n in
-            ((2, 12, 24, 20), (3, 7, 13, 11), (2, 3, 5, 4), real, (5, 131, 257, 99))]  # fmt: skip
-    return _draft("bmm_fused", (op("bmm"), *after), tuple(inputs), (rows[0], rows[1], rows[2]),
-                  (rows[3], rows[4], rows[2]), "features_last")  # fmt: skip
+    names = ("batch_size", "M", "K", "N")
+    rows = ((2, 12, 24, 20), (3, 7, 13, 11), (2, 3, 5, 4), real, (5, 131, 257, 99))
+    sizes = all_sizes([dict(zip(names, row, strict=True)) for row in rows])
+    return _draft("bmm_fused", (op("bmm"), *after), inputs, sizes, "features_last")
 
 
 _KERNELS = {
@@ -297,23 +284,20 @@ def _conv_draft(rng: random.Random, n: int, transposed: bool) -> ModuleDraft | N
     pooled = any("pool" in o.name for o in after)
     need = _FEWEST_PLACES if pooled else 3
     key = f"{head.key}{rng.random()}"
-    small, real = conv_sizes(head, n, key, multiple=grouped, need=need)
+    sizes = conv_sizes(head, n, key, multiple=grouped, need=need)
     kind = "conv_transpose" if transposed else "conv"
-    return _draft(
-        f"{kind}{n}d_fused", (head, *after), (conv_input(n),), small, real, "channels_first"
-    )
+    inputs = [conv_input(n)]
+    return _draft(f"{kind}{n}d_fused", (head, *after), inputs, sizes, "channels_first")
 
 
 def _draft(
     family: str,
     operations: tuple[Operation, ...],
-    inputs: tuple[ModuleInput, ...],
-    small: Any,
-    real: Any,
-    layout: Any,
+    inputs: Sequence[ModuleInput],
+    sizes: AllSizes,
+    layout: Layout,
 ) -> ModuleDraft:
-    return ModuleDraft(family=family, level=2, operations=operations, inputs=inputs, sizes=small,
-                       gpu_sizes=real, layout=layout)  # fmt: skip
+    return ModuleDraft(family, 2, operations, tuple(inputs), *sizes, layout=layout)
 
 
 _HEADS: tuple[tuple[str, Callable[[random.Random], ModuleDraft | None]], ...] = (

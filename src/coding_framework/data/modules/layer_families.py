@@ -6,15 +6,18 @@ Each gives every draft of its grid of arguments; `catalog` leaves out what Kerne
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
-from coding_framework.data.modules.records import ModuleDraft, ModuleInput, Operation, Value, op
+from coding_framework.data.modules.records import (
+    Layout,
+    ModuleDraft,
+    ModuleInput,
+    Operation,
+    Value,
+    op,
+)
 from coding_framework.data.modules.sizes import SPATIAL, conv_sizes, plain_sizes, tensor
-
-
-def _draft(family: str, *operations: Operation, **fields: object) -> ModuleDraft:
-    return ModuleDraft(family=family, level=1, operations=operations, **fields)  # type: ignore[arg-type]
-
 
 # --- convolutions --------------------------------------------------------------------------------
 
@@ -37,6 +40,20 @@ def conv_op(
     )  # fmt: skip
 
 
+def pool_op(
+    kind: str, n: int, kernel: int, stride: int, padding: int = 0, **more: Value
+) -> Operation:
+    """A pooling's operation, alike along all axes. kind: max, avg or lp."""
+    options: dict[str, Value] = {"kernel_size": (kernel,) * n, "stride": (stride,) * n}
+    options["padding"] = (padding,) * n
+    if kind == "max":
+        more = {"dilation": 1, "ceil_mode": False, **more}
+    elif kind == "avg":
+        more = {"count_include_pad": True, **more}
+    first = {"norm_type": more.pop("norm_type")} if kind == "lp" else {}
+    return op(f"{kind}_pool{n}d", **first, **options, **more)
+
+
 def conv_input(n: int, name: str = "x") -> ModuleInput:
     """The input of a convolution."""
     return ModuleInput(name, ("batch_size", "in_channels", *SPATIAL[n]))
@@ -53,46 +70,33 @@ _PLACES: tuple[tuple[int, int, int], ...] = (
 """Stride, padding, dilation."""
 
 
-def convolutions(n: int) -> Iterator[ModuleDraft]:
-    """Every kernel size with every stride, padding and dilation, grouped and not in turn."""
-    turn = 0
+def convolutions(n: int, *, transposed: bool = False) -> Iterator[ModuleDraft]:
+    """Every kernel size with every stride, padding and dilation, grouped and not in turn; where the
+    stride of a transposed one has room for it, with output padding."""
+    turn, groups = 0, (1, 2, 1, 4) if transposed else (1, 1, 2, 4)
     for kernel, (stride, padding, dilation) in product(_KERNELS[n], _PLACES):
-        if padding > min(kernel):
+        if padding > (dilation * (min(kernel) - 1) if transposed else min(kernel)):
             continue
         for bias in (True, False):
-            groups = (1, 1, 2, 4)[turn % 4]
-            turn += 1
             o = conv_op(
                 n,
                 kernel,
                 stride=stride,
                 padding=padding,
                 dilation=dilation,
-                groups=groups,
+                groups=groups[turn % 4],
                 bias=bias,
+                transposed=transposed,
+                output_padding=turn % 2 if transposed and stride > 1 else 0,
             )
-            yield conv_draft(f"convolution_{n}d", n, o)
-
-
-def transposed_convolutions(n: int) -> Iterator[ModuleDraft]:
-    """As `convolutions`, with output padding where the stride has room for it."""
-    turn = 0
-    for kernel, (stride, padding, dilation) in product(_KERNELS[n], _PLACES):
-        if padding > dilation * (min(kernel) - 1):
-            continue
-        for bias in (True, False):
-            groups = (1, 2, 1, 4)[turn % 4]
-            output_padding = turn % 2 if stride > 1 else 0
             turn += 1
-            o = conv_op(n, kernel, stride=stride, padding=padding, dilation=dilation, groups=groups,
-                        bias=bias, transposed=True, output_padding=output_padding)  # fmt: skip
-            yield conv_draft(f"transposed_convolution_{n}d", n, o)
+            yield conv_draft(f"{'transposed_' if transposed else ''}convolution_{n}d", n, o)
 
 
 def conv_draft(family: str, n: int, o: Operation, *more: Operation) -> ModuleDraft:
     """A convolution of n axes, and what comes after it."""
-    small, real = conv_sizes(o, n, f"{family}{o.key}")
-    return _draft(family, o, *more, inputs=(conv_input(n),), sizes=small, gpu_sizes=real)
+    sizes = conv_sizes(o, n, f"{family}{o.key}")
+    return ModuleDraft(family, 1, (o, *more), (conv_input(n),), *sizes)
 
 
 def depthwise_convolutions() -> Iterator[ModuleDraft]:
@@ -141,11 +145,8 @@ def pool_draft(family: str, n: int, o: Operation, low: float | None = None) -> M
         padding=o.integers("padding"),
         dilation=o.number("dilation") if "dilation" in dict(o.arguments) else 1,
     )
-    small, real = conv_sizes(as_conv, n, f"{family}{o.key}")
-    given = ModuleInput(
-        "x", ("batch_size", "in_channels", *SPATIAL[n]), low=low, high=None if low is None else 3.0
-    )
-    return _draft(family, o, inputs=(given,), sizes=small, gpu_sizes=real)
+    given = replace(conv_input(n), low=low, high=None if low is None else 3.0)
+    return ModuleDraft(family, 1, (o,), (given,), *conv_sizes(as_conv, n, f"{family}{o.key}"))
 
 
 _WINDOWS = ((2, 2), (2, 1), (3, 1), (3, 2), (3, 3), (4, 2), (5, 2), (5, 3))
@@ -155,54 +156,36 @@ _WINDOWS = ((2, 2), (2, 1), (3, 1), (3, 2), (3, 3), (4, 2), (5, 2), (5, 3))
 def max_pools() -> Iterator[ModuleDraft]:
     for n, (kernel, stride), padding, dilation in product((1, 2, 3), _WINDOWS, (0, 1), (1, 2)):
         ceil = (kernel + stride + padding + dilation) % 3 == 0
-        o = op(
-            f"max_pool{n}d",
-            kernel_size=(kernel,) * n,
-            stride=(stride,) * n,
-            padding=(padding,) * n,
-            dilation=dilation,
-            ceil_mode=ceil,
-        )
+        o = pool_op("max", n, kernel, stride, padding, dilation=dilation, ceil_mode=ceil)
         yield pool_draft("max_pooling", n, o)
 
 
 def average_pools() -> Iterator[ModuleDraft]:
     for n, (kernel, stride), padding in product((1, 2, 3), _WINDOWS, (0, 1)):
         for counted in (True, False) if padding else (True,):
-            o = op(
-                f"avg_pool{n}d",
-                kernel_size=(kernel,) * n,
-                stride=(stride,) * n,
-                padding=(padding,) * n,
-                count_include_pad=counted,
-            )
+            o = pool_op("avg", n, kernel, stride, padding, count_include_pad=counted)
             yield pool_draft("average_pooling", n, o)
 
 
 def power_pools() -> Iterator[ModuleDraft]:
     for n, (kernel, stride), p in product((1, 2), _WINDOWS, (1.0, 2.0, 3.0)):
-        o = op(
-            f"lp_pool{n}d",
-            norm_type=p,
-            kernel_size=(kernel,) * n,
-            stride=(stride,) * n,
-            padding=(0,) * n,
-        )
+        o = pool_op("lp", n, kernel, stride, norm_type=p)
         yield pool_draft("power_pooling", n, o, low=0.1)
 
 
 def adaptive_pools() -> Iterator[ModuleDraft]:
     for kind, n, size in product(("avg", "max"), (1, 2, 3), (1, 2, 3, 4, 5)):
-        if n == 3 and size > 3:
-            continue
-        o = op(f"adaptive_{kind}_pool{n}d", output_size=(size,) * n)
-        as_conv = conv_op(n, (1,) * n)
-        small, real = conv_sizes(as_conv, n, o.key, need=6)
-        yield _draft("adaptive_pooling", o, inputs=(conv_input(n),), sizes=small, gpu_sizes=real)
+        if n < 3 or size <= 3:
+            yield _adaptive_pool(kind, (size,) * n)
     for sides in ((2, 3), (4, 1), (3, 5)):
-        o = op("adaptive_avg_pool2d", output_size=sides)
-        small, real = conv_sizes(conv_op(2, (1, 1)), 2, o.key, need=6)
-        yield _draft("adaptive_pooling", o, inputs=(conv_input(2),), sizes=small, gpu_sizes=real)
+        yield _adaptive_pool("avg", sides)
+
+
+def _adaptive_pool(kind: str, sizes: tuple[int, ...]) -> ModuleDraft:
+    n = len(sizes)
+    o = op(f"adaptive_{kind}_pool{n}d", output_size=sizes)
+    found = conv_sizes(conv_op(n, (1,) * n), n, o.key, need=6)
+    return ModuleDraft("adaptive_pooling", 1, (o,), (conv_input(n),), *found)
 
 
 # --- normalisation -------------------------------------------------------------------------------
@@ -212,11 +195,9 @@ _EPS = (1e-5, 1e-3, 1e-6, 0.1)
 
 def norm_draft(family: str, rank: int, o: Operation, channels_last: bool = False) -> ModuleDraft:
     """A norm of a tensor of that rank."""
-    small, real = plain_sizes(rank, o.key)
-    layout = "features_last" if channels_last else "channels_first"
-    return _draft(
-        family, o, inputs=(tensor("x", rank),), sizes=small, gpu_sizes=real, layout=layout
-    )
+    layout: Layout = "features_last" if channels_last else "channels_first"
+    given = (tensor("x", rank),)
+    return ModuleDraft(family, 1, (o,), given, *plain_sizes(rank, o.key), layout=layout)
 
 
 def batch_norms() -> Iterator[ModuleDraft]:

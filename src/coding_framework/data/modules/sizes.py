@@ -6,11 +6,13 @@ Main sizes are round, odd ones no multiples of a block or a vector, tiny ones sm
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from coding_framework.data.modules.records import ModuleInput, Operation, Sizes
 
 ThreeSizes = tuple[Sizes, Sizes, Sizes]
+AllSizes = tuple[ThreeSizes, ThreeSizes]
+"""(of the emulator, of a GPU)."""
 
 AXES: dict[int, tuple[str, ...]] = {
     1: ("features",),
@@ -49,78 +51,71 @@ def tensor(
     return ModuleInput(name, AXES[rank], low=low, high=high)
 
 
-def plain_sizes(rank: int, key: str) -> tuple[ThreeSizes, ThreeSizes]:
-    """Of a tensor of that rank: (of the emulator, of a GPU)."""
-    main, odd, tiny = (dict(zip(AXES[rank], s, strict=True)) for s in _SMALL[rank])
-    real = _REAL[rank][drawn_place(key, len(_REAL[rank]))]
-    large, ragged = (dict(zip(AXES[rank], s, strict=True)) for s in real)
+def all_sizes(five: Sequence[Sizes]) -> AllSizes:
+    """Of main, odd and tiny ones of the emulator, main and odd ones of a GPU."""
+    main, odd, tiny, large, ragged = five
     return (main, odd, tiny), (large, ragged, tiny)
 
 
-def with_sizes(
-    sizes: tuple[ThreeSizes, ThreeSizes], **more: tuple[int, ...]
-) -> tuple[ThreeSizes, ThreeSizes]:
-    """The sizes and further ones: main, odd and tiny of the emulator, main and odd of a GPU."""
-    (main, odd, tiny), (large, ragged, _) = sizes
-    five = [
-        {**old, **{name: values[i] for name, values in more.items()}}
-        for i, old in enumerate((main, odd, tiny, large, ragged))
-    ]
-    return (five[0], five[1], five[2]), (five[3], five[4], five[2])
+def sizes_of(**named: Sequence[int]) -> AllSizes:
+    """The same, by name."""
+    return all_sizes([{name: values[i] for name, values in named.items()} for i in range(5)])
 
 
-@dataclass(frozen=True, slots=True)
-class _Real:
-    batch: int
-    channels: int
-    out: int
-    extents: tuple[int, ...]
+def with_sizes(sizes: AllSizes, **more: Sequence[int]) -> AllSizes:
+    """The sizes and further ones, or others of that name."""
+    known = [*sizes[0], *sizes[1][:2]]
+    named = {name: [one[name] for one in known] for name in known[0]}
+    return sizes_of(**{**named, **more})
 
 
-_REAL_CONV: dict[int, tuple[tuple[_Real, _Real], ...]] = {
+def plain_sizes(rank: int, key: str) -> AllSizes:
+    """Of a tensor of that rank."""
+    real = _REAL[rank][drawn_place(key, len(_REAL[rank]))]
+    return all_sizes([dict(zip(AXES[rank], s, strict=True)) for s in (*_SMALL[rank], *real)])
+
+
+_REAL_CONV: dict[int, tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]] = {
     1: (
-        (_Real(16, 64, 128, (4096,)), _Real(5, 37, 61, (2047,))),
-        (_Real(32, 128, 128, (1024,)), _Real(7, 29, 67, (1531,))),
-        (_Real(8, 32, 64, (16384,)), _Real(3, 19, 45, (8191,))),
+        ((16, 64, 128, 4096), (5, 37, 61, 2047)),
+        ((32, 128, 128, 1024), (7, 29, 67, 1531)),
+        ((8, 32, 64, 16384), (3, 19, 45, 8191)),
     ),
     2: (
-        (_Real(16, 64, 128, (64, 64)), _Real(5, 37, 61, (47, 61))),
-        (_Real(32, 32, 64, (56, 56)), _Real(7, 29, 45, (33, 51))),
-        (_Real(8, 16, 64, (128, 128)), _Real(3, 13, 35, (97, 83))),
+        ((16, 64, 128, 64, 64), (5, 37, 61, 47, 61)),
+        ((32, 32, 64, 56, 56), (7, 29, 45, 33, 51)),
+        ((8, 16, 64, 128, 128), (3, 13, 35, 97, 83)),
     ),
     3: (
-        (_Real(8, 16, 32, (16, 32, 32)), _Real(3, 11, 21, (9, 17, 23))),
-        (_Real(4, 32, 32, (16, 16, 16)), _Real(3, 7, 29, (13, 11, 15))),
-        (_Real(4, 8, 32, (16, 48, 48)), _Real(3, 5, 19, (7, 29, 31))),
+        ((8, 16, 32, 16, 32, 32), (3, 11, 21, 9, 17, 23)),
+        ((4, 32, 32, 16, 16, 16), (3, 7, 29, 13, 11, 15)),
+        ((4, 8, 32, 16, 48, 48), (3, 5, 19, 7, 29, 31)),
     ),
 }
+"""Main and odd: batch, channels in and out, extents of the spatial axes."""
 
 
-def conv_sizes(
-    head: Operation, n: int, key: str, multiple: int = 1, need: int = 4
-) -> tuple[ThreeSizes, ThreeSizes]:
-    """Of a convolution: channels are multiples of its groups and of `multiple`, and the tiniest
-    output has at least `need` places along each axis."""
-    groups = max(1, head.number("groups"))
-    a, b = max(multiple, groups) if groups % multiple else groups, max(multiple, groups)
-    step = a * b // _common(a, b)
-    least = tuple(_input_extent(head, i, need) for i in range(n))
-    small = []
-    batches, channels, outs = (2, 3, 2), (8, 5, 3), (12, 7, 2)
+def conv_sizes(head: Operation, n: int, key: str, multiple: int = 1, need: int = 4) -> AllSizes:
+    """Of a convolution: channels are multiples of its groups or of `multiple`, whichever are more,
+    and the tiniest output has at least `need` places along each axis."""
+    step = max(1, multiple, head.number("groups"))
+    least = [_input_extent(head, i, need) for i in range(n)]
     more = (5, 2, 0) if n < 3 else (2, 1, 0)
-    for i in range(3):
-        extents = tuple(e + more[i] for e in least)
-        small.append(_conv(n, batches[i], _up(channels[i], step), _up(outs[i], step), extents))
-    real = []
-    for r in _REAL_CONV[n][drawn_place(key, len(_REAL_CONV[n]))]:
-        extents = tuple(max(e, small) for e, small in zip(r.extents, least, strict=True))
-        real.append(_conv(n, r.batch, _up(r.channels, step), _up(r.out, step), extents))
-    return (small[0], small[1], small[2]), (real[0], real[1], small[2])
-
-
-def _conv(n: int, batch: int, channels: int, out: int, extents: tuple[int, ...]) -> Sizes:
-    spatial = dict(zip(SPATIAL[n], extents, strict=True))
-    return {"batch_size": batch, "in_channels": channels, "out_channels": out, **spatial}
+    small = [
+        (*row, *(extent + wider for extent in least))
+        for row, wider in zip(((2, 8, 12), (3, 5, 7), (2, 3, 2)), more, strict=True)
+    ]
+    real = [
+        (*row[:3], *map(max, row[3:], least))
+        for row in _REAL_CONV[n][drawn_place(key, len(_REAL_CONV[n]))]
+    ]
+    names = ("batch_size", "in_channels", "out_channels", *SPATIAL[n])
+    return all_sizes(
+        [
+            dict(zip(names, (batch, _up(channels, step), _up(out, step), *extents), strict=True))
+            for batch, channels, out, *extents in (*small, *real)
+        ]
+    )
 
 
 def _input_extent(head: Operation, axis: int, need: int) -> int:
@@ -136,12 +131,6 @@ def _input_extent(head: Operation, axis: int, need: int) -> int:
 def _up(value: int, step: int) -> int:
     """The nearest multiple that is not smaller."""
     return -(-value // step) * step
-
-
-def _common(a: int, b: int) -> int:
-    while b:
-        a, b = b, a % b
-    return a
 
 
 def drawn_place(key: str, count: int) -> int:

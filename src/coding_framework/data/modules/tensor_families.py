@@ -10,7 +10,7 @@ from typing import Any
 
 from coding_framework.data.modules.pointwise import POINTWISE
 from coding_framework.data.modules.records import ModuleDraft, ModuleInput, Operation, op
-from coding_framework.data.modules.sizes import AXES, plain_sizes, tensor, with_sizes
+from coding_framework.data.modules.sizes import AXES, plain_sizes, sizes_of, tensor, with_sizes
 
 
 def tensor_draft(
@@ -22,11 +22,8 @@ def tensor_draft(
 ) -> ModuleDraft:
     """Operations on one tensor of that rank, or on `inputs`."""
     key = " ".join(o.key for o in operations)
-    small, real = fields.pop("all_sizes", None) or plain_sizes(rank, f"{family}{key}")
-    return ModuleDraft(
-        family=family, level=1, operations=operations, inputs=inputs or (tensor("x", rank),),
-        sizes=small, gpu_sizes=real, **fields,
-    )  # fmt: skip
+    sizes = fields.pop("all_sizes", None) or plain_sizes(rank, f"{family}{key}")
+    return ModuleDraft(family, 1, operations, inputs or (tensor("x", rank),), *sizes, **fields)
 
 
 # --- reductions ----------------------------------------------------------------------------------
@@ -172,22 +169,16 @@ def margin_losses() -> Iterator[ModuleDraft]:
 
 # --- products ------------------------------------------------------------------------------------
 
-_PRODUCT = {
-    "M": (24, 19, 3, 1024, 1021), "K": (32, 21, 5, 1024, 777), "N": (20, 17, 2, 2048, 515),
-}  # fmt: skip
 _BATCHED = {
-    "batch_size": (3, 5, 2, 32, 7),
-    "M": (16, 13, 3, 256, 257),
-    "K": (20, 17, 5, 512, 321),
+    "batch_size": (3, 5, 2, 32, 7), "M": (16, 13, 3, 256, 257), "K": (20, 17, 5, 512, 321),
     "N": (12, 11, 2, 256, 131),
+}  # fmt: skip
+_PRODUCT_SIZES = {
+    2: sizes_of(M=(24, 19, 3, 1024, 1021), K=(32, 21, 5, 1024, 777), N=(20, 17, 2, 2048, 515)),
+    3: sizes_of(**_BATCHED),
+    4: sizes_of(**_BATCHED, num_heads=(2, 3, 2, 8, 3)),
 }
-_HEADS = {"num_heads": (2, 3, 2, 8, 3)}
-
-
-def _product_sizes(rank: int) -> Any:
-    named = _PRODUCT if rank == 2 else _BATCHED if rank == 3 else {**_BATCHED, **_HEADS}
-    rows = [{name: values[i] for name, values in named.items()} for i in range(5)]
-    return (rows[0], rows[1], rows[2]), (rows[3], rows[4], rows[2])
+"""By rank."""
 
 
 def _matrix(name: str, rank: int, rows: str, columns: str, turned: bool = False) -> ModuleInput:
@@ -257,7 +248,7 @@ def _products(rank: int, given: tuple[ModuleInput, ...], *operations: Operation)
         rank,
         *operations,
         inputs=given,
-        all_sizes=_product_sizes(rank),
+        all_sizes=_PRODUCT_SIZES[rank],
         layout="features_last",
     )
 
@@ -280,8 +271,6 @@ def linear_layers() -> Iterator[ModuleDraft]:
         named = {n: extents[n] for n in names} | {
             "in_features": (32, 21, 5, 1024, 515), "out_features": (24, 17, 3, 1024, 333),
         }  # fmt: skip
-        rows = [{name: values[i] for name, values in named.items()} for i in range(5)]
-        sizes = (rows[0], rows[1], rows[2]), (rows[3], rows[4], rows[2])
         steps = () if after is None else (after,)
         o = op("linear", out="out_features", bias=bias)
         yield tensor_draft(
@@ -290,21 +279,19 @@ def linear_layers() -> Iterator[ModuleDraft]:
             o,
             *steps,
             inputs=(ModuleInput("x", (*names, "in_features")),),
-            all_sizes=sizes,
+            all_sizes=sizes_of(**named),
             layout="features_last",
         )
 
 
 def attentions() -> Iterator[ModuleDraft]:
     names = ("batch_size", "num_heads", "length", "head_dim")
-    named = {
-        "batch_size": (2, 1, 2, 8, 3),
-        "num_heads": (2, 3, 2, 8, 5),
-        "length": (12, 9, 3, 256, 131),
-        "head_dim": (8, 6, 4, 64, 40),
-    }
-    rows = [{name: values[i] for name, values in named.items()} for i in range(5)]
-    sizes = (rows[0], rows[1], rows[2]), (rows[3], rows[4], rows[2])
+    sizes = sizes_of(
+        batch_size=(2, 1, 2, 8, 3),
+        num_heads=(2, 3, 2, 8, 5),
+        length=(12, 9, 3, 256, 131),
+        head_dim=(8, 6, 4, 64, 40),
+    )
     for rank, causal, scale in product((3, 4), (True, False), (0.125, 0.25, 0.5, 1.0, 0.1)):
         dims = names if rank == 4 else (names[0], *names[2:])
         given = tuple(ModuleInput(n, dims) for n in ("q", "k", "v"))
@@ -396,37 +383,28 @@ def distances() -> Iterator[ModuleDraft]:
     for p, rank in product((1.0, 3.0), (2, 3)):
         given = (_matrix("x1", rank, "M", "K"), _matrix("x2", rank, "N", "K"))
         yield tensor_draft(
-            "distance", rank, op("cdist", p=p), inputs=given, all_sizes=_product_sizes(rank)
+            "distance", rank, op("cdist", p=p), inputs=given, all_sizes=_PRODUCT_SIZES[rank]
         )
 
 
 def embeddings() -> Iterator[ModuleDraft]:
     for rank in (1, 2, 3):
         names = ("batch_size", "length", "heads")[:rank]
-        named = {
-            "batch_size": (5, 3, 2, 64, 17),
-            "length": (7, 5, 2, 512, 131),
-            "heads": (2, 3, 2, 4, 3),
-            "num_embeddings": (50, 33, 4, 32000, 4099),
-            "embedding_dim": (16, 13, 3, 512, 333),
-        }
-        rows = [{name: values[i] for name, values in named.items()} for i in range(5)]
-        sizes = (rows[0], rows[1], rows[2]), (rows[3], rows[4], rows[2])
+        sizes = sizes_of(
+            batch_size=(5, 3, 2, 64, 17),
+            length=(7, 5, 2, 512, 131),
+            heads=(2, 3, 2, 4, 3),
+            num_embeddings=(50, 33, 4, 32000, 4099),
+            embedding_dim=(16, 13, 3, 512, 333),
+        )
         given = (ModuleInput("tokens", names, "int64", 0, "num_embeddings"),)
-        yield tensor_draft(
-            "embedding",
-            rank,
-            op("embedding"),
-            inputs=given,
-            all_sizes=sizes,
-            layout="features_last",
-        )
-        yield tensor_draft(
-            "embedding",
-            rank,
-            op("embedding"),
-            op("scale", scale_factor=22.627417),
-            inputs=given,
-            all_sizes=sizes,
-            layout="features_last",
-        )
+        for after in ((), (op("scale", scale_factor=22.627417),)):
+            yield tensor_draft(
+                "embedding",
+                rank,
+                op("embedding"),
+                *after,
+                inputs=given,
+                all_sizes=sizes,
+                layout="features_last",
+            )

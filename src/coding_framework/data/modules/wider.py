@@ -261,16 +261,13 @@ def _pools() -> Iterator[Wider]:
         rng = random.Random(f"wider pools {n}")
         for _ in range(MOST_WINDOWS):
             side, stride = rng.randint(2, 7), rng.randint(1, 4)
-            same: dict[str, Any] = {
-                "kernel_size": (side,) * n, "stride": (stride,) * n,
-                "padding": (rng.randint(0, 1),) * n,
-            }  # fmt: skip
+            same = (n, side, stride, rng.randint(0, 1))
             if rng.random() < 0.5:
-                o = op(f"avg_pool{n}d", **same, count_include_pad=rng.random() < 0.5)
+                o = layers.pool_op("avg", *same, count_include_pad=rng.random() < 0.5)
                 yield Wider(layers.pool_draft("average_pooling", n, o))
             else:
-                o = op(f"max_pool{n}d", **same, dilation=rng.choice((1, 1, 2)),
-                       ceil_mode=rng.random() < 0.3)  # fmt: skip
+                dilation, ceil = rng.choice((1, 1, 2)), rng.random() < 0.3
+                o = layers.pool_op("max", *same, dilation=dilation, ceil_mode=ceil)
                 yield Wider(layers.pool_draft("max_pooling", n, o))
 
 
