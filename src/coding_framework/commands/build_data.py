@@ -39,7 +39,6 @@ from coding_framework.data.modules.pool import wider_drafts
 from coding_framework.data.modules.receipts import module_receipts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.speeds import level_speeds
-from coding_framework.data.modules.statistics import select_modules
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
 from coding_framework.data.pairs import (
@@ -50,7 +49,7 @@ from coding_framework.data.pairs import (
     sft_pairs,
 )
 from coding_framework.data.provenance import dataset_card
-from coding_framework.data.registry import select_functions
+from coding_framework.data.registry import select_functions, select_modules
 from coding_framework.data.sakana_loader import SakanaDataLoader
 from coding_framework.data.statistics import TaskStatistics, task_statistics
 from coding_framework.data.synthesis.catalog import Function, build_task
@@ -81,6 +80,19 @@ def selected_functions(selection: TaskSelection) -> list[Function]:
     """The catalogue's functions that were asked for."""
     chosen = select_functions(split=selection.split, family=selection.family, tier=selection.tier)
     return balanced(chosen, selection.count)
+
+
+def selected_modules(selection: TaskSelection) -> list[ModuleDraft]:
+    """The drafts of modules that were asked for, balanced over the families."""
+    chosen = select_modules(split=selection.split, family=selection.family, tier=selection.tier)
+    families: dict[str, list[ModuleDraft]] = {}
+    for draft in chosen:
+        families.setdefault(draft.family, []).append(draft)
+    return list(islice(round_robin(families.values()), selection.count))
+
+
+def _task(draft: ModuleDraft) -> Task:
+    return module_task(write_module(draft))
 
 
 def datasets_dir() -> Path:
@@ -116,7 +128,9 @@ def build_tasks(
 
 def statistics(selection: TaskSelection) -> TaskStatistics:
     """Counts of the selected tasks, and how much of them is judged."""
-    return task_statistics(selected_functions(selection), all_receipts())
+    if selection.scope == "modules":
+        return task_statistics(map(_task, selected_modules(selection)), module_receipts())
+    return task_statistics(map(build_task, selected_functions(selection)), all_receipts())
 
 
 # --- data build-sft ------------------------------------------------------------------------------
@@ -148,12 +162,13 @@ def build_sft(
     """
     path = built_receipts_path()
     folder = output or datasets_dir() / "sft"
+    training = selection.model_copy(update={"split": Split.TRAIN})
     if selection.scope == "modules":
-        known, drafts = module_receipts(path), selected_modules(selection)
-        tasks = [module_task(write_module(draft)) for draft in drafts]
+        known, drafts = module_receipts(path), selected_modules(training)
+        tasks = [_task(draft) for draft in drafts]
         jobs = kernel_jobs(without_receipts(drafts, by_task(known)))
     else:
-        known, training = all_receipts(path), selection.model_copy(update={"split": Split.TRAIN})
+        known = all_receipts(path)
         tasks = [build_task(function) for function in selected_functions(training)]
         jobs = chain(kernel_jobs(tasks), pair_jobs(tasks))
     if judge:
@@ -162,15 +177,6 @@ def build_sft(
     report = PairReport()
     store = ExampleStore.write(folder / EXAMPLES_NAME, sft_pairs(tasks, known, report))
     return _finish_set(store, selection.scope, report)
-
-
-def selected_modules(selection: TaskSelection) -> list[ModuleDraft]:
-    """The training drafts of modules that were asked for, balanced over the families."""
-    chosen = select_modules(split=Split.TRAIN, family=selection.family, tier=selection.tier)
-    families: dict[str, list[ModuleDraft]] = {}
-    for draft in chosen:
-        families.setdefault(draft.family, []).append(draft)
-    return list(islice(round_robin(families.values()), selection.count))
 
 
 def build_archive_sft(

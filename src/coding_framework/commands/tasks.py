@@ -64,9 +64,7 @@ def run_list(args: Namespace) -> int:
     from coding_framework.data.listing import rows
 
     chosen = config_from(TaskSelection, args)
-    if chosen.scope == "modules":
-        return _list_modules(chosen, as_json=args.json)
-    tasks = rows(split=chosen.split, family=chosen.family, tier=chosen.tier)
+    tasks = rows(chosen.scope, split=chosen.split, family=chosen.family, tier=chosen.tier)
     if args.json:
         for task in tasks:
             print(json.dumps(task, ensure_ascii=False, separators=(",", ":")))
@@ -78,17 +76,6 @@ def run_list(args: Namespace) -> int:
             f"{task['description']}"
         )
     print(f"{len(tasks)} tasks: name, tier, split, family, description", file=sys.stderr)
-    return EXIT_OK
-
-
-def _list_modules(chosen: TaskSelection, *, as_json: bool) -> int:
-    from coding_framework.data.modules.statistics import ListedModule, select_modules
-
-    drafts = select_modules(split=chosen.split, family=chosen.family, tier=chosen.tier)
-    rows = [ListedModule.of(draft) for draft in drafts]
-    for row in rows:
-        print(row.model_dump_json() if as_json else row.line)
-    print(f"{len(rows)} module tasks: name, tier, part, family, operations", file=sys.stderr)
     return EXIT_OK
 
 
@@ -124,14 +111,7 @@ def run_build(args: Namespace) -> int:
 
 def run_stats(args: Namespace) -> int:
     from coding_framework.commands.build_data import statistics
-    from coding_framework.data.modules.statistics import module_statistics, select_modules
 
-    chosen = config_from(TaskSelection, args)
-    if chosen.scope == "modules":
-        drafts = select_modules(split=chosen.split, family=chosen.family, tier=chosen.tier)
-        counted = module_statistics(drafts)
-        print(counted.model_dump_json() if args.json else counted.table())
-        return EXIT_OK
-    found = statistics(chosen)
+    found = statistics(config_from(TaskSelection, args))
     print(found.model_dump_json() if args.json else found.table())
     return EXIT_OK

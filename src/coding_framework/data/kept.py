@@ -21,7 +21,7 @@ from coding_framework.paths import cache_dir, write_atomic
 
 FOLDER = "listings"
 """Below the cache folder."""
-_NOT_CODE = {".pyc", ".jsonl"}
+_NOT_CODE = {".pyc", ".xz"}
 """Receipts are no part of what a task is."""
 
 

@@ -1,11 +1,11 @@
-"""The catalogue's tasks by name, as `cuda-rl tasks list` shows them; kept between runs."""
+"""The catalogues' tasks by name, as `cuda-rl tasks list` shows them; kept between runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Any, Literal
 
 from coding_framework.data.kept import kept
 from coding_framework.errors import UsageError
@@ -13,16 +13,20 @@ from coding_framework.types import Split
 
 LISTED = {"name", "tier", "family", "ops", "split", "description", "source"}
 """Fields of `Task` that a list of tasks has."""
+Catalogue = Literal["synthesis", "modules"]
 Row = dict[str, Any]
 """The `LISTED` fields of a task, as JSON has them."""
 
 
 def rows(
-    *, split: Split | None = None, family: str | None = None, tier: int | None = None
+    of: Catalogue = "synthesis",
+    *,
+    split: Split | None = None,
+    family: str | None = None,
+    tier: int | None = None,
 ) -> list[Row]:
-    """The catalogue's tasks, filtered, in the catalogue's order. Raises UsageError for an unknown
-    family."""
-    found = _all_rows()
+    """A catalogue's tasks, filtered, in its order. Raises UsageError for an unknown family."""
+    found = _all_rows(of)
     families = list(dict.fromkeys(row["family"] for row in found))
     if family is not None and family not in families:
         raise no_family(family, families)
@@ -42,18 +46,25 @@ def no_family(name: str, families: Sequence[str]) -> UsageError:
     return UsageError(f"no family is called {name!r}; {hint} {', '.join(families)}")
 
 
-def names() -> list[str]:
-    """Of every task of the catalogue."""
-    return [row["name"] for row in _all_rows()]
+def names(of: Catalogue = "synthesis") -> list[str]:
+    """Of every task of a catalogue."""
+    return [row["name"] for row in _all_rows(of)]
 
 
 @cache
-def _all_rows() -> tuple[Row, ...]:
-    return tuple(kept("tasks", _made))
+def _all_rows(of: Catalogue) -> tuple[Row, ...]:
+    return tuple(kept(of, partial(_made, of)))
 
 
-def _made() -> list[Row]:
+def _made(of: Catalogue) -> list[Row]:
+    from coding_framework.data.modules.catalog import all_drafts
+    from coding_framework.data.modules.tasks import module_task
+    from coding_framework.data.modules.writing import write_module
     from coding_framework.data.synthesis import catalog
 
-    tasks = map(catalog.build_task, catalog.all_functions())
+    tasks = (
+        map(catalog.build_task, catalog.all_functions())
+        if of == "synthesis"
+        else map(module_task, map(write_module, all_drafts()))
+    )
     return [task.model_dump(mode="json", include=LISTED) for task in tasks]

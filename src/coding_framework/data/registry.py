@@ -22,8 +22,9 @@ from coding_framework.data.kernelbench.problems import (
 )
 from coding_framework.data.kernels import kernels_of
 from coding_framework.data.modules import tasks as modules
-from coding_framework.data.modules.catalog import all_drafts
+from coding_framework.data.modules.catalog import all_drafts, family_names
 from coding_framework.data.modules.receipts import module_receipts
+from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.problem_checks import RandomOutputError, explained, require_function
 from coding_framework.data.synthesis import catalog
 from coding_framework.data.synthesis.receipts import (
@@ -71,9 +72,7 @@ def find_task(spec: str, inputs: str = "", init: str = "") -> Task:
             "one (.py, .json, .yaml)"
         )
     if task is None:
-        names = (
-            [d.name for d in all_drafts()] if spec.startswith(("m1_", "m2_")) else listing.names()
-        )
+        names = listing.names("modules" if spec.startswith(("m1_", "m2_")) else "synthesis")
         close = get_close_matches(spec[:200], names, n=3, cutoff=0.5)
         hint = f"close names: {', '.join(close)}" if close else "`cuda-rl tasks list` names them"
         raise UsageError(f"no task is called {one_line(spec, 80)!r}; {hint}")
@@ -129,6 +128,22 @@ def select_functions(
         if (family is None or catalog.family_of(function).name == family)
         and (tier is None or catalog.family_of(function).tier == tier)
         and (split is None or catalog.split_of(function) is split)
+    ]
+
+
+def select_modules(
+    *, split: Split | None = None, family: str | None = None, tier: int | None = None
+) -> list[ModuleDraft]:
+    """The drafts of modules, filtered. Raises UsageError for an unknown family."""
+    families = family_names()
+    if family is not None and family not in families:
+        raise listing.no_family(family, families)
+    return [
+        draft
+        for draft in all_drafts()
+        if (family is None or draft.family == family)
+        and (tier is None or modules.tier_of(draft) == tier)
+        and (split is None or modules.split_of(draft) is split)
     ]
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from coding_framework.data.synthesis.catalog import Function, build_task
 from coding_framework.data.synthesis.receipts import KernelReceipt, Key, by_task, task_digest
-from coding_framework.types import Record
+from coding_framework.types import Record, Task
 
 
 class FamilyStatistics(Record):
@@ -40,10 +39,10 @@ class TaskStatistics(Record):
 
     def table(self) -> str:
         """For people."""
-        head = f"{'family':<20}{'tier':>5}{'train':>7}{'held out':>10}"
+        head = f"{'family':<26}{'tier':>5}{'train':>7}{'held out':>10}"
         lines = [f"{head}{'judged':>8}{'correct':>9}  levels"]
         lines += [
-            f"{f.family:<20}{f.tier:>5}{f.train:>7}{f.held_out:>10}"
+            f"{f.family:<26}{f.tier:>5}{f.train:>7}{f.held_out:>10}"
             f"{f.judged:>8}{f.correct:>9}  {', '.join(f.levels)}"
             for f in self.families
         ]
@@ -60,18 +59,15 @@ class TaskStatistics(Record):
         return "\n".join(lines)
 
 
-def task_statistics(
-    functions: Iterable[Function], receipts: Mapping[Key, KernelReceipt]
-) -> TaskStatistics:
-    """Counts of the functions' tasks and of their judged kernels."""
+def task_statistics(tasks: Iterable[Task], receipts: Mapping[Key, KernelReceipt]) -> TaskStatistics:
+    """Counts of the tasks and of their judged kernels."""
     of_task = by_task(receipts)
     counts: dict[str, Counter[str]] = {}
     levels: dict[str, dict[str, None]] = {}
     tiers: dict[str, int] = {}
-    tasks = 0
-    for function in functions:
-        task = build_task(function)
-        tasks += 1
+    number = 0
+    for task in tasks:
+        number += 1
         tiers[task.family] = task.tier
         count = counts.setdefault(task.family, Counter())
         count[task.split.value] += 1
@@ -81,7 +77,7 @@ def task_statistics(
                 count["judged"] += 1
                 count["correct"] += receipt.verdict.correct
     return TaskStatistics(
-        tasks=tasks,
+        tasks=number,
         families=tuple(
             FamilyStatistics(
                 family=name,

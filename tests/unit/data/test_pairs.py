@@ -171,8 +171,8 @@ def test_a_file_without_its_index_or_shorter_than_it_says_is_refused(
 def test_statistics_count_tasks_families_and_judged_kernels(
     receipts: dict[Key, KernelReceipt],
 ) -> None:
-    found = task_statistics(FUNCTIONS, receipts)
-    assert found.tasks == len(FUNCTIONS)
+    found = task_statistics(TASKS, receipts)
+    assert found.tasks == len(TASKS)
     assert all(f.judged == f.correct for f in found.families)
     assert set(found.by_tier) == {0, 1, 2, 3}
-    assert f"{len(FUNCTIONS)} tasks of" in found.table()
+    assert f"{len(TASKS)} tasks of" in found.table()

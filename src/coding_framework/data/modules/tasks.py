@@ -43,7 +43,7 @@ def module_task(module: ModuleTask) -> Task:
         init_args=module.init_args(draft.gpu_sizes[0]),
         cases=tuple(case(n, s) for n, s in zip(CASE_NAMES, draft.sizes, strict=True)),
         gpu_cases=tuple(case(n, s) for n, s in zip(CASE_NAMES, draft.gpu_sizes, strict=True)),
-        split=Split.TRAIN if draft.part == "train" else Split.HELD_OUT,
+        split=split_of(draft),
         source=SOURCE,
     )
 
@@ -51,6 +51,11 @@ def module_task(module: ModuleTask) -> Task:
 def tier_of(draft: ModuleDraft) -> int:
     """How hard: 2 for a layer or a function, 3 for several operations after a head."""
     return 3 if draft.level == 2 else 2
+
+
+def split_of(draft: ModuleDraft) -> Split:
+    """Validation tasks are held out."""
+    return Split.TRAIN if draft.part == "train" else Split.HELD_OUT
 
 
 def _spec(given: ModuleInput, sizes: Sizes) -> TensorSpec:
