@@ -12,6 +12,8 @@ from coding_framework.types import (
     CUDAConversationState,
     Extraction,
     Generation,
+    RewardComponents,
+    RewardPart,
     Role,
     Status,
     Task,
@@ -66,8 +68,17 @@ def make_verdict(
     )
 
 
+def make_reward(value: float) -> RewardComponents:
+    part = RewardPart(name="r", value=value, limit=1.0, why="")
+    return RewardComponents(preset="p", parts=(part,))
+
+
 def make_turn(
-    index: int, verdict: Verdict | None, code: str | None = "code", masked: str | None = None
+    index: int,
+    verdict: Verdict | None,
+    code: str | None = "code",
+    masked: str | None = None,
+    reward: float | None = None,
 ) -> ConversationTurn:
     return ConversationTurn(
         index=index,
@@ -77,6 +88,7 @@ def make_turn(
         extraction=Extraction(code=code, note="one block" if code else "no block"),
         verdict=verdict,
         masked=masked,
+        reward=None if reward is None else make_reward(reward),
     )
 
 

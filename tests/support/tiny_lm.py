@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+from coding_framework.training.sft_config import SFTConfig
 
 _CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
@@ -40,3 +43,12 @@ def make_tiny_lm(folder: Path, *, vocabulary: int = 400, seed: int = 0) -> Path:
     LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def tiny_sft(base: Path | str, folder: Path | str, **changes: Any) -> SFTConfig:
+    """SFT of such a model in seconds."""
+    sizes: dict[str, Any] = {
+        "base_model": str(base), "output_dir": str(folder), "optimizer_examples": 3, "lora_r": 8,
+        "learning_rate": 1e-2, "device": "cpu", **changes,
+    }  # fmt: skip
+    return SFTConfig.cpu(**sizes)

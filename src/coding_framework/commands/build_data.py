@@ -13,10 +13,9 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Protocol
 
 from coding_framework.agents.prompts import ANSWER_TOKENS
-from coding_framework.commands.options import TaskSelection
+from coding_framework.commands.options import MixtureOptions, TaskSelection
 from coding_framework.data.audit import AuditReport, audit_split, outside_overlap
 from coding_framework.data.example_store import ExampleStore, read_training_examples
 from coding_framework.data.examples import UNVERIFIED, round_robin, training_examples
@@ -65,7 +64,6 @@ from coding_framework.errors import UsageError
 from coding_framework.paths import cache_dir, write_atomic, write_json_atomic
 from coding_framework.run.judged import judge_jobs
 from coding_framework.types import (
-    BackendChoice,
     Record,
     Role,
     Split,
@@ -243,33 +241,8 @@ def _finish_set(store: ExampleStore, source: str, report: PairReport) -> SftMani
 # --- data mixture --------------------------------------------------------------------------------
 
 
-class MixtureWanted(Protocol):
-    """What is asked for (`commands.data.MixtureOptions`)."""
-
-    @property
-    def total(self) -> int: ...
-    @property
-    def mistakes(self) -> Path | None: ...
-    @property
-    def answer_tokens(self) -> int: ...
-    @property
-    def receipts(self) -> Path | None: ...
-    @property
-    def backend(self) -> BackendChoice: ...
-    @property
-    def unjudged(self) -> bool: ...
-    @property
-    def spare(self) -> int: ...
-    @property
-    def wider(self) -> int: ...
-    @property
-    def other_sizes(self) -> float: ...
-    @property
-    def seed(self) -> int: ...
-
-
 def build_mixture(
-    wanted: MixtureWanted, output: Path | None, *, judge: bool, workers: int | None
+    wanted: MixtureOptions, output: Path | None, *, judge: bool, workers: int | None
 ) -> MixtureStatistics:
     """The mixture into a folder, with its statistics as manifest; of kernels as synthesised only
     the statistics where no folder is given. judge: first judge what has no receipt; else it is left

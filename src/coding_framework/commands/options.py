@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from coding_framework.types import Config, PromptVersion, Split
+from coding_framework.types import BackendChoice, Config, PromptVersion, Split
 from coding_framework.wiring import JudgeSettings
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -28,6 +28,39 @@ class TaskSelection(Config):
     """Only tasks of this tier, from 0 (one operation) to 3 (whole layers)."""
     count: int | None = Field(default=None, ge=0)
     """At most so many tasks, balanced over the families. Default: all."""
+
+
+class MixtureOptions(Config):
+    """What the mixture is built from."""
+
+    total: int = Field(default=12_000, ge=12)
+    """Examples of the whole mixture; each part has its share."""
+    mistakes: Path | None = None
+    """Repairs of the model's own mistakes (`cuda-rl data mistakes`). Default: that part is left
+    out."""
+    answer_tokens: int = Field(default=2048, ge=64)
+    """Most tokens of an answer, of which 2,048 count as 4,800 characters: longer kernels are not
+    shown. Answer with as many then (`--max-new-tokens`)."""
+    receipts: Path | None = None
+    """File of the judge's receipts; those of this run are added. Default: the one in this machine's
+    cache."""
+    backend: BackendChoice = "emulator"
+    """What judges kernels without a receipt. Only a GPU measures which one is the fastest."""
+    unjudged: bool = False
+    """Take kernels without a verdict, as they are synthesised. Their speed is what --receipts
+    measured of their family and level, else it follows from the level. No prompt shows a verdict,
+    and the manifest counts them. Without --output nothing is written."""
+    spare: int = Field(default=0, ge=0)
+    """Modules beyond the catalogue, of each family of level 2; one kernel of each."""
+    wider: int = Field(default=0, ge=0)
+    """The same of each family of level 1, at most: more axes, ranks and windows than the catalogue
+    has, and elementwise operations after a layer."""
+    other_sizes: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Share of the answers to modules that are shown at sizes of their own, which the catalogue has
+    not, and with other names of their constants; with --unjudged. A policy that knows three sizes
+    of a family takes the size for the family."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of the functions that are drawn and of the order."""
 
 
 class SolveOptions(Config):

@@ -1,14 +1,23 @@
-"""The Ray cluster that the tests of judges share."""
+"""What tests of training share: a tiny model, and the Ray cluster of the judges' tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from support.tiny_lm import make_tiny_lm
+
 if TYPE_CHECKING:
     from ray.cluster_utils import Cluster
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of SFT."""
+    return make_tiny_lm(tmp_path_factory.mktemp("tiny-lm"))
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,36 +41,17 @@ from coding_framework.training.sft_loss import answer_loss
 from coding_framework.training.sft_watch import Watch
 from coding_framework.types import Role, TrainingExample
 from support.children import children_named
-from support.tiny_lm import make_tiny_lm
+from support.tiny_lm import tiny_sft
 from support.waiting import at_most_cpu_s, until
 
 pytestmark = pytest.mark.integration
+tiny = partial(tiny_sft, num_examples=10, epochs=1.0)
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_tiny_lm(tmp_path_factory.mktemp("tiny-lm"))
 
 
 @pytest.fixture(scope="module")
 def examples() -> list[TrainingExample]:
     return load_examples(tiny("unused", "unused"), training_examples)
-
-
-def tiny(base: Path | str, folder: Path | str, **changes: Any) -> SFTConfig:
-    sizes: dict[str, Any] = {
-        "base_model": str(base),
-        "output_dir": str(folder),
-        "num_examples": 10,
-        "optimizer_examples": 3,
-        "lora_r": 8,
-        "learning_rate": 1e-2,
-        "epochs": 1.0,
-        "device": "cpu",
-        **changes,
-    }
-    return SFTConfig.cpu(**sizes)
 
 
 def train(config: SFTConfig, examples: list[TrainingExample]) -> SFTResult:

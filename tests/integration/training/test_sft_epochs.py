@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -28,34 +29,20 @@ from coding_framework.training.sft import (
 from coding_framework.training.sft_examples import check_apart, tokenize_example
 from coding_framework.training.sft_watch import Watch
 from coding_framework.types import HeldOutScore, Role, TrainingExample
-from support.tiny_lm import make_tiny_lm
+from support.tiny_lm import tiny_sft
 
 pytestmark = pytest.mark.integration
+tiny = partial(
+    tiny_sft,
+    num_examples=4,
+    optimizer_examples=2,
+    held_out_examples=6,
+    lora_dropout=0.1,
+    epochs=2.0,
+)
 
 STEPS = 6
 """Of an epoch."""
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_tiny_lm(tmp_path_factory.mktemp("tiny-lm"))
-
-
-def tiny(base: Path | str, folder: Path | str, **changes: Any) -> SFTConfig:
-    sizes: dict[str, Any] = {
-        "base_model": str(base),
-        "output_dir": str(folder),
-        "num_examples": 4,
-        "optimizer_examples": 2,
-        "held_out_examples": 6,
-        "lora_r": 8,
-        "lora_dropout": 0.1,
-        "learning_rate": 1e-2,
-        "epochs": 2.0,
-        "device": "cpu",
-        **changes,
-    }
-    return SFTConfig.cpu(**sizes)
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import re
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,38 +20,18 @@ from coding_framework.training.sft import SFTConfig, SFTResult, load_examples, t
 from coding_framework.types import TrainingExample
 from support.children import children_named
 from support.ranks import join_and_say_nothing
-from support.tiny_lm import make_tiny_lm
+from support.tiny_lm import tiny_sft
 from support.waiting import until
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_tiny_lm(tmp_path_factory.mktemp("tiny-lm"))
+tiny = partial(
+    tiny_sft, num_examples=8, epochs=2.0, by_length=True, dtype="float32", quantization="none"
+)
 
 
 @pytest.fixture(scope="module")
 def examples() -> list[TrainingExample]:
     return load_examples(tiny("unused", "unused"), training_examples)
-
-
-def tiny(base: Path | str, folder: Path | str, **changes: Any) -> SFTConfig:
-    sizes: dict[str, Any] = {
-        "base_model": str(base),
-        "output_dir": str(folder),
-        "num_examples": 8,
-        "optimizer_examples": 3,
-        "lora_r": 8,
-        "learning_rate": 1e-2,
-        "epochs": 2.0,
-        "by_length": True,
-        "device": "cpu",
-        "dtype": "float32",
-        "quantization": "none",
-        **changes,
-    }
-    return SFTConfig.cpu(**sizes)
 
 
 def train(config: SFTConfig, examples: Sequence[TrainingExample]) -> SFTResult:

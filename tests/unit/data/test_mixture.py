@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from coding_framework.commands.build_data import EXAMPLES_NAME, build_mixture
-from coding_framework.commands.data import MixtureOptions
+from coding_framework.commands.options import MixtureOptions
 from coding_framework.data.example_store import read_training_examples
 from coding_framework.data.examples import Receipts, training_examples
 from coding_framework.data.kernels import kernels_of

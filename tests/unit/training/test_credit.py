@@ -21,50 +21,27 @@ from coding_framework.training.credit import (
     turn_rewards,
 )
 from coding_framework.types import (
-    ConversationTurn,
     CUDAConversationState,
-    Extraction,
-    Generation,
-    RewardComponents,
-    RewardPart,
     Role,
     Status,
-    Task,
-    TensorSpec,
-    TestCase,
-    Verdict,
 )
+from support.made_conversations import make_task, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
 
 
 def conversation(rewards: list[float | None], end_reason: str) -> CUDAConversationState:
     """A finished conversation with these rewards; None is a turn masked by a fault of ours."""
-    task = Task(
-        name="t", tier=0, family="f", ops=("relu",), description="", reference="",
-        cases=(TestCase(name="main", inputs=(TensorSpec(name="x", shape=(4,)),)),),
-    )  # fmt: skip
-    verdict = Verdict(
-        status=Status.COMPILE_ERROR, reason="", task="t", candidate_sha256="", backend="emulator"
-    )
+    verdict = make_verdict(Status.COMPILE_ERROR)
     turns = tuple(
-        ConversationTurn(
-            index=index,
-            role=Role.OPTIMIZER if index else Role.GENERATOR,
-            prompt=(),
-            generation=Generation(text=""),
-            extraction=Extraction(code=None, note=""),
-            verdict=None if reward is None else verdict,
-            masked="SandboxError: gone" if reward is None else None,
-            reward=None
-            if reward is None
-            else RewardComponents(
-                preset="p", parts=(RewardPart(name="r", value=reward, limit=1.0, why=""),)
-            ),
-        )
+        make_turn(index, None, masked="SandboxError: gone")
+        if reward is None
+        else make_turn(index, verdict, reward=reward)
         for index, reward in enumerate(rewards)
     )
-    return CUDAConversationState(conversation_id="c", task=task, turns=turns, end_reason=end_reason)
+    return CUDAConversationState(
+        conversation_id="c", task=make_task(), turns=turns, end_reason=end_reason
+    )
 
 
 def test_return_is_the_discounted_sum_of_own_and_later_rewards() -> None:

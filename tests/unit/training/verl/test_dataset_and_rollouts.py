@@ -24,17 +24,12 @@ from coding_framework.training.verl.steps import (
 from coding_framework.types import (
     ConversationTurn,
     CUDAConversationState,
-    Extraction,
     Generation,
-    RewardComponents,
-    RewardPart,
-    Role,
     Split,
     Status,
     Task,
     TensorSpec,
     TestCase,
-    Verdict,
 )
 from support.made_conversations import make_state, make_turn, make_verdict
 
@@ -53,21 +48,11 @@ TASKS = [task(f"t{i}") for i in range(5)]
 
 
 def turn(index: int, reward: float | None, *, judged: bool = True) -> ConversationTurn:
-    verdict = Verdict(
-        status=Status.UNSUPPORTED if reward is None else Status.COMPILE_ERROR,
-        reason="", task="t", candidate_sha256="", backend="emulator",
-    )  # fmt: skip
-    part = RewardPart(name="r", value=reward or 0.0, limit=1.0, why="")
-    return ConversationTurn(
-        index=index,
-        role=Role.OPTIMIZER if index else Role.GENERATOR,
-        prompt=(),
-        generation=Generation(text="ab", response_ids=(1, 2), logprobs=(-1.0, -3.0)),
-        extraction=Extraction(code=None, note=""),
-        verdict=verdict if judged else None,
-        masked="ours" if reward is None else None,
-        reward=RewardComponents(preset="p", parts=(part,)) if reward is not None else None,
-    )
+    verdict = make_verdict(Status.UNSUPPORTED if reward is None else Status.COMPILE_ERROR)
+    masked = "ours" if reward is None else None
+    made = make_turn(index, verdict if judged else None, None, masked, reward)
+    said = Generation(text="ab", response_ids=(1, 2), logprobs=(-1.0, -3.0))
+    return made.model_copy(update={"generation": said})
 
 
 def rollout(session: int, turns: list[ConversationTurn], returns: list[float | None]) -> Rollout:
