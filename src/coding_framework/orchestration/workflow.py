@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import AsyncIterator, Mapping
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -117,21 +117,22 @@ class CUDAKernelWorkflow:
         self._tester = tester
         self._candidates = candidates
         self._checkpoint = checkpoint
-        self._open = ExitStack()
+        self._open = AsyncExitStack()
         self._graph: Any = self._compiled(None) if checkpoint is None else None
 
     async def __aenter__(self) -> Self:
         if self._checkpoint is not None:
-            from coding_framework.orchestration.checkpoints import opened  # it needs SQLite's saver
+            from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-            kept = opened(self._checkpoint, side_by_side=self._candidates > 1)
-            self._graph = self._compiled(self._open.enter_context(kept))
+            self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            kept = AsyncSqliteSaver.from_conn_string(str(self._checkpoint))
+            self._graph = self._compiled(await self._open.enter_async_context(kept))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
     ) -> None:
-        self._open.close()
+        await self._open.aclose()
         self._graph = None if self._checkpoint is not None else self._graph
 
     async def run(self, task: Task, *, conversation_id: str | None = None) -> CUDAConversationState:
