@@ -16,21 +16,15 @@ import pytest
 import yaml
 
 from coding_framework.deployment.deployment_manager import DeploymentManager
-from coding_framework.deployment.http import Gate
 from coding_framework.deployment.server import ModelServer
-from coding_framework.deployment.traffic import open_traffic
 from coding_framework.deployment.verify import verify
 from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import UsageError
-from coding_framework.registry.receipts import new_key
 from support.serving import (
     RELU,
-    ScriptedJudge,
     Upstream,
     answer,
-    app_served,
-    config_of,
-    upstream_running,
+    deployed_server,
 )
 
 pytestmark = pytest.mark.integration
@@ -89,23 +83,10 @@ class Deployed:
 @contextmanager
 def deployed(folder: Path, said: Callable[[dict[str, Any]], str | int]) -> Iterator[Deployed]:
     upstream = Upstream(said)
-    upstream.models = ["m1", "m2"]
-    with upstream_running(upstream) as url:
-        config = config_of(
-            url, folder, database=str(folder / "deployment.sqlite"),
-            versions={"v1": {"model": "m1"}, "v2": {"model": "m2"}}, tell_version=True,
-        )  # fmt: skip
-        traffic, versions, manager = open_traffic(config)
-        assert manager is not None
-        server = ModelServer(
-            config, ScriptedJudge(), "emulator", new_key(folder / "keys", "judge"),
-            Gate(), traffic, versions, manager=manager,
-        )  # fmt: skip
-        with app_served(server.app) as own:
-            client = httpx.Client(base_url=own, timeout=120)
-            until(lambda: client.get("/readyz").status_code == 200)
-            yield Deployed(client, manager, server, upstream)
-        traffic.close()
+    with deployed_server(folder, upstream, tell_version=True) as (url, server, manager):
+        client = httpx.Client(base_url=url, timeout=120)
+        until(lambda: client.get("/readyz").status_code == 200)
+        yield Deployed(client, manager, server, upstream)
 
 
 def kernel(body: dict[str, Any]) -> str:

@@ -18,17 +18,12 @@ from hypothesis import strategies as st
 from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.http import Gate
 from coding_framework.deployment.server import ModelServer
-from coding_framework.deployment.traffic import open_traffic
 from coding_framework.deployment.verify import verify
-from coding_framework.registry.receipts import new_key
 from support.serving import (
     RELU,
-    ScriptedJudge,
     Upstream,
     answer,
-    app_served,
-    config_of,
-    upstream_running,
+    deployed_server,
 )
 
 pytestmark = pytest.mark.integration
@@ -56,25 +51,12 @@ class Attacked:
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
     folder = tmp_path_factory.mktemp("attacked")
     secret = "a-key-of-the-server"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_RL_API_KEY", secret)
+        gate = Gate()
     upstream = Upstream(lambda body: answer(RELU))
-    upstream.models = ["m1", "m2"]
-    with upstream_running(upstream) as backend:
-        config = config_of(
-            backend, folder, database=str(folder / "deployment.sqlite"),
-            versions={"v1": {"model": "m1"}, "v2": {"model": "m2"}},
-        )  # fmt: skip
-        traffic, versions, manager = open_traffic(config)
-        assert manager is not None
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("CUDA_RL_API_KEY", secret)
-            gate = Gate()
-        server = ModelServer(
-            config, ScriptedJudge(), "emulator", new_key(folder / "keys", "judge"),
-            gate, traffic, versions, manager=manager,
-        )  # fmt: skip
-        with app_served(server.app) as url:
-            yield Attacked(url, secret, server, manager)
-        traffic.close()
+    with deployed_server(folder, upstream, gate) as (url, server, manager):
+        yield Attacked(url, secret, server, manager)
 
 
 text = st.text(max_size=30) | st.sampled_from(["kernels", "v2", "..", "%00", "a/b", "'; --", "NaN"])

@@ -13,10 +13,12 @@ from typing import Any
 
 from aiohttp import web
 
+from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.http import Gate, Listen, server_of
 from coding_framework.deployment.live_traffic import Traffic
 from coding_framework.deployment.serve_config import ServeConfig
 from coding_framework.deployment.server import CallersTasks, ModelServer
+from coding_framework.deployment.traffic import open_traffic
 from coding_framework.registry.keeping import KernelKeeper, TemplatesFn
 from coding_framework.registry.receipts import new_key
 from coding_framework.types import (
@@ -243,3 +245,25 @@ def model_server(
             keeper=keeper, callers=callers,
         )  # fmt: skip
         yield stack.enter_context(app_served(server.app)), server
+
+
+@contextmanager
+def deployed_server(
+    folder: Path, upstream: Upstream, gate: Gate | None = None, **settings: Any
+) -> Iterator[tuple[str, ModelServer, DeploymentManager]]:
+    """(address, server, its database's manager), with two versions: v1 and v2."""
+    upstream.models = ["m1", "m2"]
+    with upstream_running(upstream) as backend:
+        config = config_of(
+            backend, folder, database=str(folder / "deployment.sqlite"),
+            versions={"v1": {"model": "m1"}, "v2": {"model": "m2"}}, **settings,
+        )  # fmt: skip
+        traffic, versions, manager = open_traffic(config)
+        assert manager is not None
+        server = ModelServer(
+            config, ScriptedJudge(), "emulator", new_key(folder / "keys", "judge"),
+            gate or Gate(), traffic, versions, manager=manager,
+        )  # fmt: skip
+        with app_served(server.app) as url:
+            yield url, server, manager
+        traffic.close()
