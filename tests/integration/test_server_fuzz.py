@@ -14,13 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coding_framework.deployment.server import ModelServer
-from support.serving import RELU, Upstream, answer, model_server
+from coding_framework.deployment.deployment_manager import DeploymentManager
+from coding_framework.deployment.verify import verify
+from support.serving import RELU, Upstream, answer, deployed_server
 
 pytestmark = pytest.mark.integration
 
 CLIENT = httpx.Client(timeout=60)
-ROUTES = ("/v1/chat/completions", "/v1/kernels/verify", "/v1/completions", "/metrics")
+ROUTES = (
+    "/v1/chat/completions", "/v1/kernels/verify", "/v1/feedback", "/v1/completions", "/metrics"
+)  # fmt: skip
 NO_LIMIT = settings(
     deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=300
 )
@@ -57,15 +60,18 @@ bodies = st.fixed_dictionaries(
         "cuda_rl": options | json_values,
         "task": words | json_values,
         "code": words | json_values,
+        "request_id": words | json_values,
+        "metric": words | json_values,
+        "value": st.floats() | json_values,
     },
 )
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ModelServer]]:
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, DeploymentManager]]:
     folder = tmp_path_factory.mktemp("fuzz")
-    with model_server(folder, Upstream(lambda body: answer(RELU))) as found:
-        yield found
+    with deployed_server(folder, Upstream(lambda body: answer(RELU))) as (url, _, manager):
+        yield url, manager
 
 
 def require_decent(response: httpx.Response) -> None:
@@ -111,7 +117,7 @@ heads = st.sampled_from(
 @given(st.sampled_from(ROUTES), bodies)
 @settings(NO_LIMIT, max_examples=270)
 def test_no_request_of_270_gets_5xx_or_a_traceback(
-    target: tuple[str, ModelServer], route: str, body: dict[str, Any]
+    target: tuple[str, DeploymentManager], route: str, body: dict[str, Any]
 ) -> None:
     send_object(target[0], route, body)
 
@@ -119,13 +125,14 @@ def test_no_request_of_270_gets_5xx_or_a_traceback(
 @given(heads, st.binary(max_size=200))
 @settings(NO_LIMIT, max_examples=30)
 def test_no_bytes_of_30_get_500_or_a_traceback(
-    target: tuple[str, ModelServer], head: bytes, data: bytes
+    target: tuple[str, DeploymentManager], head: bytes, data: bytes
 ) -> None:
     send_bytes(target[0], head + data)
 
 
-def test_it_lives_after_them(target: tuple[str, ModelServer]) -> None:
+def test_it_lives_after_them_and_its_log_is_whole(target: tuple[str, DeploymentManager]) -> None:
     assert httpx.get(f"{target[0]}/healthz", timeout=60).status_code == 200
+    assert verify(target[1].store).difference is None
 
 
 @pytest.mark.slow
@@ -133,6 +140,6 @@ def test_it_lives_after_them(target: tuple[str, ModelServer]) -> None:
 @given(st.sampled_from(ROUTES), bodies)
 @settings(MANY)
 def test_no_request_of_10_000_gets_5xx_or_a_traceback(
-    target: tuple[str, ModelServer], route: str, body: dict[str, Any]
+    target: tuple[str, DeploymentManager], route: str, body: dict[str, Any]
 ) -> None:
     send_object(target[0], route, body)

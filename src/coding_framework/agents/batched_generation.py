@@ -6,6 +6,10 @@ one makes room for the next. Guaranteed: an answer comes from one set of weights
 the running ones have ended, while new ones wait for it); an answer with a seed does not depend on
 what else is in the batch beyond floating-point rounding; a failure of the model reaches every
 waiting caller as PolicyError. Not guaranteed: equal bits between batch sizes.
+
+transformers' own continuous batching (5.10) has one seed for all requests, so that no answer could
+be drawn again, and took 4.6 times the processor time on 2 cores (24 answers of 48 tokens to six
+prompts of 200, SmolLM2-135M in float32: 53 s and 11 s).
 """
 
 from __future__ import annotations
