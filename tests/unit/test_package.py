@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -77,3 +78,13 @@ def test_imports_keep_the_layers() -> None:
         command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["agents.GeneratorAgent", "cuda.CUDACompiler", "training.CUDAPerformanceReward",
+     "deployment.ABTestManager", "KernelJudge"],
+)  # fmt: skip
+def test_a_package_exports_what_users_import_from_it(name):
+    place, _, wanted = f"coding_framework.{name}".rpartition(".")
+    assert getattr(importlib.import_module(place), wanted).__name__ == wanted

@@ -50,7 +50,9 @@ PARTS: dict[str, Part] = {
     "baselines": Part("times of naive kernels and of PyTorch", "*/*.json", by_default=True),
     "verdicts": Part("verdicts of judge and explain", "*/*.json", by_default=True),
     "kernels": Part("what the compiler wrote for tasks", "*/*.json", by_default=True),
-    "listings": Part("the list of tasks by name", "*.json", by_default=True),
+    "listings": Part(
+        "tasks: their list, and problems as they were read", "*.json", by_default=True
+    ),
     "native": Part("our own C parts, compiled", "*"),
     "models": Part("weights of models, converted", "*/*"),
     "datasets": Part("kernels judged on this machine, and data sets", "*"),

@@ -190,6 +190,11 @@ def read_pairs(path: Path) -> list[Pair]:
         lines = path.read_bytes().splitlines()
     except OSError as e:
         raise UsageError(f"the pairs file {path} cannot be read ({e.strerror})") from e
+    if lines and not any(line.lstrip().startswith(b"{") for line in lines):
+        raise UsageError(
+            f'{path} holds no line of JSON: give lines of {{"id", "task", "kernel"}}, as '
+            "examples/pairs.jsonl"
+        )
     pairs: dict[str, Pair] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import json
 import os
 from collections.abc import Sequence
 from difflib import get_close_matches
+from importlib.metadata import version
 from pathlib import Path
 
 import yaml
@@ -13,6 +16,7 @@ from pydantic import ValidationError
 
 from coding_framework.data import listing
 from coding_framework.data.held_out_shapes import SUFFIX, with_held_out_shapes
+from coding_framework.data.kept import kept
 from coding_framework.data.kernelbench.own_module import problem_of_class
 from coding_framework.data.kernelbench.problems import (
     problem_faults,
@@ -88,9 +92,53 @@ def named_task(spec: str) -> Task | None:
     return task
 
 
+_PURE = frozenset(
+    (
+        "__future__",
+        "collections",
+        "dataclasses",
+        "functools",
+        "itertools",
+        "math",
+        "torch",
+        "typing",
+    )
+)
+"""A problem that imports no more is what its source says: it reads no other file."""
+
+
 def problem_as_task(source: str, name: str) -> Task:
     """The task of a KernelBench problem, whose module must be a function: in evaluation mode where
-    it draws random numbers else, as dropout does. Raises UsageError."""
+    it draws random numbers else, as dropout does. Kept on disk, as reading it takes seconds. Raises
+    UsageError."""
+    if not _is_pure(source):
+        return _read_problem(source, name)
+    text = "\0".join((version("torch"), name, source)).encode("utf-8", "surrogatepass")
+    (read,) = kept(
+        f"problem-{hashlib.sha256(text).hexdigest()}",
+        lambda: [_read_problem(source, name).model_dump_json()],
+    )
+    return Task.model_validate_json(read)
+
+
+def _is_pure(source: str) -> bool:
+    """Whether nothing but its text says what a problem is."""
+    imported: set[str] = set()
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError, RecursionError):
+        return False  # whoever reads it says so
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            imported.add("" if node.level else (node.module or "").partition(".")[0])
+        elif isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Name) and node.id in ("open", "__import__", "exec", "eval"):
+            return False
+    return imported <= _PURE and "torch.load" not in source and "torch.hub" not in source
+
+
+def _read_problem(source: str, name: str) -> Task:
     from coding_framework.reference_model import in_evaluation_mode
 
     told = ""

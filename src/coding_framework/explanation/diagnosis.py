@@ -77,12 +77,36 @@ def time_sentence(timing: BenchmarkResult) -> str:
         return ""
     floor_ms = share * timing.kernel_ms
     limit = f"the memory roofline, the least time to move its bytes, is {floor_ms:.3g} ms"
-    if floor_ms < LAUNCH_MS:
-        return f"too small to tell: {limit}, and starting a kernel costs about {LAUNCH_MS} ms"
+    if floor_ms < LAUNCH_MS:  # starting the kernel is a part of the least time
+        limit += f", and starting a kernel costs about {LAUNCH_MS} ms"
+        share = (floor_ms + LAUNCH_MS) / timing.kernel_ms
+        if share >= GOOD:
+            return f"too small to tell: {limit}"
     if share >= NEAR_LIMIT:
         return f"near the limit, at {share:.0%} of it: {limit}"
     word = "good" if share >= GOOD else "there is room"
     return f"{word}, {share:.0%} of the limit: {limit}"
+
+
+def time_text(timing: BenchmarkResult) -> str:
+    """The time and, where it was measured, its interval: what is modelled has none."""
+    if timing.modelled:
+        return f"{timing.kernel_ms:.4g} ms modelled"
+    low, high = timing.kernel_ms_ci95
+    return f"{timing.kernel_ms:.4g} ms measured (95%: {low:.4g} to {high:.4g})"
+
+
+def time_texts(timing: BenchmarkResult, task: Task | None = None) -> list[str]:
+    """The time, what it is over the baselines, and whether it is good: for every place that shows
+    a time."""
+    over = (
+        (timing.speedup, "PyTorch eager"),
+        (timing.speedup_vs_compiled, "torch.compile"),
+        (timing.speedup_vs_naive, "the naive kernel"),
+    )
+    told = [versus(value, baseline) for value, baseline in over if value is not None]
+    missing = "" if task is None else no_naive_time(timing, task)
+    return [", ".join([time_text(timing), *told]), *filter(None, [missing, time_sentence(timing)])]
 
 
 def no_naive_time(timing: BenchmarkResult, task: Task) -> str:

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coding_framework.explanation.diagnosis import (
-    diagnose,
-    no_naive_time,
-    time_sentence,
-    versus,
-)
+from coding_framework.explanation.diagnosis import diagnose, time_texts
 from coding_framework.explanation.verdict_text import at_line, counter_texts
 from coding_framework.monitoring.text import one_line, visible
 from coding_framework.ncu_metrics import bank_conflicts, occupancy_pct, used_share
@@ -26,7 +21,7 @@ def page(verdict: Verdict, task: Task, code: str) -> str:
         ("What was asked", [one_line(task.description), *visible(task.reference).splitlines()]),
         ("What was found", list(_found(verdict, code))),
         ("Why", [diagnose(verdict).why]),
-        ("Time", list(_time(verdict, task))),
+        ("Time", time_texts(verdict.timing, task) if verdict.timing else []),
         ("Where the time goes", list(_measures(verdict))),
         ("Try next", [f"- {text}" for text in diagnose(verdict).tries]),
     )
@@ -76,20 +71,6 @@ def _quoted(source: list[str], line: int | None) -> Iterator[str]:
     for number in range(max(1, line - _AROUND), min(len(source), line + _AROUND) + 1):
         mark = ">" if number == line else " "
         yield f"  {mark} {number:>4} | {source[number - 1][:120]}"
-
-
-def _time(verdict: Verdict, task: Task) -> Iterator[str]:
-    timing = verdict.timing
-    if timing is None:
-        return
-    yield f"{timing.kernel_ms:.4g} ms, {'modelled' if timing.modelled else 'measured'}"
-    if timing.speedup is not None:
-        yield versus(timing.speedup, "PyTorch eager")
-    if timing.speedup_vs_compiled is not None:
-        yield versus(timing.speedup_vs_compiled, "torch.compile")
-    if timing.speedup_vs_naive is not None:
-        yield versus(timing.speedup_vs_naive, "the naive kernel of the task")
-    yield from filter(None, [no_naive_time(timing, task), time_sentence(timing)])
 
 
 def _measures(verdict: Verdict) -> Iterator[str]:

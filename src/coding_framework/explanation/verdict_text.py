@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from coding_framework.explanation.diagnosis import diagnose, no_naive_time, time_sentence, versus
+from coding_framework.explanation.diagnosis import diagnose, time_texts
 from coding_framework.monitoring.text import one_line
-from coding_framework.types import PRINTED, BenchmarkResult, Task, Verdict
+from coding_framework.types import PRINTED, Task, Verdict
 
 SHOWN_COUNTERS = {
     "smsp__inst_executed.sum": "instructions of warps",
@@ -54,7 +54,7 @@ def verdict_text(verdict: Verdict, task: Task) -> str:
         rows.append(("tests", f"{passed} of {len(verdict.tests)} passed"))
         rows += _folded(("", f"{t.case}: {t.detail}") for t in verdict.tests if not t.passed)[:3]
     if verdict.timing is not None:
-        rows += [("time", text) for text in _timing_texts(verdict.timing, task)]
+        rows += [("time", text) for text in time_texts(verdict.timing, task)]
     rows += [("counter", text) for text in counter_texts(verdict)]
     printed = [
         line for f in verdict.pitfalls if f.rule == PRINTED for line in f.message.split("\n")
@@ -86,15 +86,3 @@ def counter_texts(verdict: Verdict) -> list[str]:
         for name, plain in SHOWN_COUNTERS.items()
         if (value := verdict.counters.get(name))
     ]
-
-
-def _timing_texts(timing: BenchmarkResult, task: Task) -> list[str]:
-    """The time, what it is over the baselines, and whether it is good."""
-    how = "modelled" if timing.modelled else "measured"
-    low, high = timing.kernel_ms_ci95
-    text = f"{timing.kernel_ms:.4g} ms {how} (95%: {low:.4g} to {high:.4g})"
-    if timing.speedup is not None:
-        text += f", {versus(timing.speedup, 'PyTorch eager')}"
-    if timing.speedup_vs_naive is not None:
-        text += f", {versus(timing.speedup_vs_naive, 'the naive kernel')}"
-    return [text, *filter(None, [no_naive_time(timing, task), time_sentence(timing)])]

@@ -47,6 +47,8 @@ class Verification(Record):
 def read_outcome(folder: Path) -> EvalOutcome:
     """The summary of a finished evaluation. Raises UsageError where there is none."""
     path = EvalFolder(folder).summary
+    if not EvalFolder(folder).manifest.exists() and not path.exists():
+        raise UsageError(f"{folder} is no evaluation: give the folder that `cuda-rl eval` wrote")
     try:
         return EvalOutcome.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValidationError, UnicodeDecodeError) as e:

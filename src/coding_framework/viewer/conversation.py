@@ -14,11 +14,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from coding_framework.explanation.diagnosis import Diagnosis, diagnose
+from coding_framework.explanation.diagnosis import Diagnosis, diagnose, time_texts
 from coding_framework.monitoring.text import one_line, visible
 from coding_framework.training.reward_functions.cuda_performance_reward import rescored
 from coding_framework.training.reward_functions.presets import PRESETS
-from coding_framework.types import CUDAConversationState, Verdict
+from coding_framework.types import BenchmarkResult, CUDAConversationState, Verdict
 from coding_framework.viewer import code, figures
 from coding_framework.viewer.index import reward_of, speedup_of, state_in, turn_status, turn_tokens
 from coding_framework.viewer.library import Library, NotThereError
@@ -172,16 +172,18 @@ def _profile(turns: Sequence[Mapping[str, Any]], chosen: int) -> dict[str, Any]:
     timing = _part(verdict, "timing")
     counters = _part(verdict, "counters")
     modelled = bool(timing.get("modelled"))
+    low, high = (None, None) if modelled else timing.get("kernel_ms_ci95") or (None, None)
     rows = [
-        figures.Timed(name, float(timing[key]), *_ends(timing, key), main=key == "kernel_ms")
-        for key, name in (
-            ("kernel_ms", "this kernel"), ("eager_ms", "PyTorch eager"),
-            ("compiled_ms", "torch.compile"), ("naive_ms", "naive kernel"),
+        figures.Timed(name, float(timing[key]), *((low, high) if main else (None, None)), main)
+        for key, name, main in (
+            ("kernel_ms", "this kernel", True), ("eager_ms", "PyTorch eager", False),
+            ("compiled_ms", "torch.compile", False), ("naive_ms", "naive kernel", False),
         )
         if isinstance(timing.get(key), int | float)
     ]  # fmt: skip
     return {
         "timing": timing,
+        "told": _time_texts(timing),
         "modelled": modelled,
         "times": figures.times(rows, modelled=modelled) if rows else None,
         "roofline": _roofline(turns, chosen),
@@ -190,13 +192,12 @@ def _profile(turns: Sequence[Mapping[str, Any]], chosen: int) -> dict[str, Any]:
     }
 
 
-def _ends(timing: Mapping[str, Any], key: str) -> tuple[float | None, float | None]:
-    ends = timing.get("kernel_ms_ci95") if key == "kernel_ms" else None
-    return (
-        (float(ends[0]), float(ends[1]))
-        if isinstance(ends, list) and len(ends) == 2
-        else (None, None)
-    )
+def _time_texts(timing: Mapping[str, Any]) -> list[str]:
+    """The command line's words; none where the record is of another version."""
+    try:
+        return time_texts(BenchmarkResult.model_validate_json(json.dumps(timing)))
+    except ValidationError:
+        return []
 
 
 def _roofline(turns: Sequence[Mapping[str, Any]], chosen: int) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from coding_framework.data import registry
 from coding_framework.data.listing import rows
 from coding_framework.data.registry import describe_task, find_task, select_functions
 from coding_framework.data.synthesis import catalog
@@ -142,3 +143,17 @@ def test_a_described_task_shows_source_shapes_and_kernels() -> None:
     rows, columns = find_task("exp_rowsum_log").cases[1].inputs[0].shape
     assert f"odd: x float32[{rows}, {columns}]" in text
     assert "--- shuffle: each warp joins" in text
+
+
+def test_a_problem_is_read_once_and_again_when_it_reads_other_files(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path / "cache"))
+    source = (Path(__file__).parents[3] / "examples" / "scaled_tanh.py").read_text()
+    read = []
+    real = registry._read_problem
+    monkeypatch.setattr(registry, "_read_problem", lambda *a: read.append(a) or real(*a))
+    first = registry.problem_as_task(source, "scaled_tanh")
+    assert registry.problem_as_task(source, "scaled_tanh") == first
+    assert len(read) == 1
+    for _ in range(2):
+        registry.problem_as_task(f"import json\n{source}", "scaled_tanh")
+    assert len(read) == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coding_framework.explanation.diagnosis import diagnose, time_sentence, versus
+from coding_framework.explanation.diagnosis import diagnose, time_sentence, time_texts, versus
 from coding_framework.types import (
     BenchmarkResult,
     CompileSummary,
@@ -72,6 +72,7 @@ def test_a_compiler_error_that_is_known_is_explained():
     ("kernel_ms", "share", "said"),
     [
         (0.003, 0.03, "too small to tell"),
+        (0.1, 1 / 535, "there is room, 2% of the limit"),
         (1.0, 0.9, "near the limit, at 90%"),
         (1.0, 0.6, "good, 60% of the limit"),
         (1.0, 0.1, "there is room, 10% of the limit"),
@@ -119,3 +120,12 @@ def test_a_constant_that_is_off_is_no_matter_of_uneven_sizes():
 def test_shared_memory_out_of_bounds_is_no_tensor():
     reason = "illegal shared write of 4 bytes at 0x404 by thread (1,0,0) of block (0,0,0)"
     assert "shared memory" in diagnose(verdict(Status.RUNTIME_ERROR, reason)).why
+
+
+def test_a_modelled_time_has_no_interval_and_a_measured_one_has():
+    timing = BenchmarkResult(kernel_ms=0.5, kernel_ms_ci95=(0.4, 0.6), modelled=True)
+    assert time_texts(timing) == ["0.5 ms modelled"]
+    measured = timing.model_copy(update={"modelled": False, "speedup": 2.0})
+    assert time_texts(measured) == [
+        "0.5 ms measured (95%: 0.4 to 0.6), 2.00x as fast as PyTorch eager"
+    ]
