@@ -296,6 +296,7 @@ class _SideBySide:
         if any(not isinstance(o, Node) for o in outputs):
             raise UnreadableError("the module returns a number and no tensor: return a tensor")
         nodes, instead = _extremes_alone(used(nodes, outputs))
+        _chain(nodes)
         return Graph(
             arguments=tuple(arguments),
             scalars=tuple((name, kind) for name, kind, _ in self.scalars),
@@ -574,3 +575,18 @@ def _extremes_alone(nodes: Sequence[Node]) -> tuple[list[Node], dict[Node, Node]
             node.args = {name: replaced(value, instead) for name, value in node.args.items()}
             kept.append(node)
     return kept, instead
+
+
+def _chain(nodes: Sequence[Node]) -> None:
+    """A concatenation of another one's tensors and more is one of that and more: of layers that
+    read all before them the text grows with their number, and not with its square."""
+    known: dict[tuple[Any, ...], Node] = {}
+    for node in nodes:
+        if node.base != "cat":
+            continue
+        tensors, dim = tuple(node["tensors"]), node.get("dim", 0)
+        known.setdefault((dim, *tensors), node)
+        for length in range(len(tensors) - 1, 1, -1):
+            if before := known.get((dim, *tensors[:length])):
+                node.args = {**node.args, "tensors": [before, *tensors[length:]]}
+                break

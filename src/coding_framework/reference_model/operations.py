@@ -108,7 +108,7 @@ class OperationCounter(OperationMode):  # type: ignore[no-untyped-call]
     ) -> torch.Tensor:
         """A tensor of the shape that so many equal steps make, by what one and two of them made:
         each multiplies the terms of its sums as the second did."""
-        with torch._C._DisableTorchDispatch():  # type: ignore[no-untyped-call]
+        with torch._C._DisableTorchDispatch():
             made = torch.empty(shape, dtype=one.dtype, device=one.device)
         pairs = zip(self._of(one), self._of(two), strict=True)
         longest, chain = (a * (b // a) ** (steps - 1) for a, b in pairs)

@@ -148,6 +148,23 @@ def test_a_sorted_row_is_written_by_ranks():
     assert kernels(text) == ["sort_kernel"]
 
 
+def test_the_text_of_layers_that_read_all_before_them_grows_with_their_number():
+    def text_of(layers: int) -> str:
+        forward = f"parts = [x]\nfor _ in range({layers}):\n    "
+        forward += "parts.append(torch.softmax(torch.cat(parts, 1), 0)[:, :8])\nreturn parts[-1]"
+        return lower(problem(forward))
+
+    four, eight, sixteen = (text_of(layers).count("\n") for layers in (4, 8, 16))
+    assert sixteen - eight <= 2.2 * (eight - four)
+
+
+def test_the_threads_of_a_block_are_no_argument():
+    forward = "x = x.repeat(1, 16)\nfor _ in range(30): x = torch.softmax(x, 1) * x + x.sin()\n"
+    text = lower(problem(forward + "return x"))
+    assert "r += 256" in text
+    assert "half = 128" in text
+
+
 @pytest.mark.parametrize("said", ["scatter", "scatter_add"])
 def test_what_an_index_writes_is_walked_over_once_a_line(said: str):
     text = lower(problem(f"return x.{said}(1, x.argsort(dim=1), torch.tanh(x))"))

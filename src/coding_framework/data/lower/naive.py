@@ -133,8 +133,9 @@ class Lowering:
         self.latest: dict[Node, int] = {}
         """The last group that a node depends on."""
         self.cost: dict[Node, int] = {}
-        self.kept_whole: set[Node] = set()
-        """Nodes that get a place in memory of their own."""
+        cats = [node for node in graph.nodes if node.base == "cat"]
+        self.kept_whole: set[Node] = {one for node in cats for one in node["tensors"][:1]} & {*cats}
+        """Nodes that get a place in memory of their own; of a chain of concatenations each."""
         self.names: Counter[str] = Counter()
         self.kernel_of: dict[str, str] = {}
         """Names of kernels by their lines, in which names are numbers."""
@@ -874,7 +875,7 @@ def listed(value: Any) -> Iterator[Node]:
 
 def _numbers_named(lines: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """A kernel's lines with names instead of its larger numbers, so that kernels that differ in
-    these alone are one; number -> name."""
+    these alone are one; number -> name. The threads of a block are no such number."""
     names: dict[str, str] = {}
 
     def name_of(match: re.Match[str]) -> str:
@@ -883,7 +884,9 @@ def _numbers_named(lines: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     return [
         line
         if "__shared__" in line
-        else re.sub(r"(?<![\w.])(?:1[6-9]|[2-9]\d|\d{3,})(?![\w.])", name_of, line)
+        else re.sub(
+            r"(?<![\w.])(?<!\+= )(?<!half = )(?:1[6-9]|[2-9]\d|\d{3,})(?![\w.])", name_of, line
+        )
         for line in lines
     ], names
 
