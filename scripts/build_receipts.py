@@ -17,10 +17,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from coding_framework.cuda.protocol import PROTOCOL
-from coding_framework.data.examples import jobs_for
+from coding_framework.data.examples import functions_of, is_for_repair, round_robin
+from coding_framework.data.pairs import kernel_jobs, pair_jobs
+from coding_framework.data.synthesis.catalog import Function, build_task, family_of
 from coding_framework.data.synthesis.receipts import (
     HARDER_PATH,
     RECEIPTS_PATH,
@@ -57,13 +61,27 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def wanted(args: argparse.Namespace) -> list[Job]:
     """The kernels to judge, each once."""
     if args.harder:
-        only = {"min_tier": 2, "naive_only": True, "max_steps": args.max_steps}
-        return jobs_for(Split.TRAIN, args.harder, scope="all", **only)
-    limits = {"max_steps": args.max_steps, "max_tier": args.max_tier}
-    jobs = jobs_for(Split.HELD_OUT, args.held_out, **limits)
-    jobs += jobs_for(Split.TRAIN, args.train, **limits)
-    jobs += jobs_for(Split.TRAIN, args.naive, naive_only=True, **limits)
+        found = round_robin(
+            members
+            for members in functions_of(Split.TRAIN, 0, args.max_steps, scope="all")
+            if family_of(members[0]).tier >= 2
+        )
+        return naive_jobs(list(islice(found, args.harder)))
+    held_out, training = (
+        list(round_robin(functions_of(split, 0, args.max_steps, args.max_tier)))
+        for split in (Split.HELD_OUT, Split.TRAIN)
+    )
+    judged = [*held_out[: args.held_out], *training[: args.train]]
+    jobs = [*kernel_jobs(map(build_task, judged)), *naive_jobs(training[: args.naive])]
+    for function in training[: args.train]:
+        if is_for_repair(function):
+            jobs += islice(pair_jobs([build_task(function)]), 1)
     return list({job.key: job for job in jobs}.values())
+
+
+def naive_jobs(functions: Sequence[Function]) -> list[Job]:
+    """What baselines and examples for the generator need."""
+    return [job for job in kernel_jobs(map(build_task, functions)) if job.level == "naive"]
 
 
 def known(*paths: Path) -> dict[Key, KernelReceipt]:

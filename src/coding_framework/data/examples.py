@@ -6,8 +6,8 @@ Guaranteed: everything is a function of its arguments and of the receipts; train
 from training tasks only, held-out tasks share no canonical key with them; a kernel without a
 `correct` receipt of the judge is never an answer to learn from, nor the baseline of a held-out
 task. Kernels come from the receipts, which hold what was judged. Not guaranteed: that every task of
-the catalogue has its receipts (`jobs_for` names what is to be judged, `receipts.build_receipts`
-judges it).
+the catalogue has its receipts (`pairs` names what is to be judged, `receipts.build_receipts` judges
+it).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from functools import cached_property
 from itertools import islice
 from typing import TypeVar
 
-from coding_framework.data.kernels import write_all
 from coding_framework.data.synthesis.catalog import (
     Function,
     all_functions,
@@ -30,10 +29,9 @@ from coding_framework.data.synthesis.catalog import (
     parse_function,
     split_of,
 )
-from coding_framework.data.synthesis.faults import BrokenKernel, break_kernel
+from coding_framework.data.synthesis.faults import BrokenKernel
 from coding_framework.data.synthesis.measured import measured_speeds
 from coding_framework.data.synthesis.receipts import (
-    Job,
     KernelReceipt,
     Key,
     all_receipts,
@@ -168,43 +166,9 @@ def starter_examples(
     return [example for example in drawn if example is not None]
 
 
-def jobs_for(
-    split: Split,
-    n: int,
-    *,
-    max_steps: int | None = None,
-    min_tier: int = 0,
-    max_tier: int | None = None,
-    naive_only: bool = False,
-    scope: TaskScope = "starter",
-) -> list[Job]:
-    """What is to be judged for the first `n` tasks of a split, in the order of `training_tasks`
-    with seed 0: all kernels, and of one training task in three a broken one. naive_only: what
-    baselines and examples for the generator need."""
-    families = _families(split, 0, max_steps, max_tier, scope)
-    hard = (members for members in families if family_of(members[0]).tier >= min_tier)
-    functions = list(islice(round_robin(hard), n))
-    write_all([build_task(function) for function in functions])
-    jobs = []
-    for function in functions:
-        task, made = build_task(function), kernels(function)
-        wanted = made[:1] if naive_only else made
-        jobs += [Job(task, kernel.level, kernel.code, kernel.why_faster) for kernel in wanted]
-        repairs = split is Split.TRAIN and not naive_only and is_for_repair(function)
-        broken = _broken(function, made[0]) if repairs else None
-        if broken is not None:
-            jobs.append(Job(task, f"broken:{broken.fault}", broken.code, broken.why_fixed))
-    return jobs
-
-
 def is_for_repair(function: Function) -> bool:
     """Whether a training task gives a broken kernel."""
     return zlib.crc32(function.name.encode()) % REPAIR_EVERY == 0
-
-
-def _broken(function: Function, naive: KernelExample) -> BrokenKernel | None:
-    """The naive kernel with one fault, the same one each time for the same function."""
-    return break_kernel(naive.code, zlib.crc32(function.name.encode()))
 
 
 def _examples(
@@ -221,10 +185,9 @@ def _examples(
     if role is Role.TESTER:
         raise UsageError("the tester is not trained: ask for examples of generator or optimizer")
     judged = _judged(receipts, scope)
-    families = _families(split, seed, max_steps, max_tier, scope)
     drawn = round_robin(
         filter(None, (_Material(p, judged).example(role, target) for p in members))
-        for members in families
+        for members in functions_of(split, seed, max_steps, max_tier, scope)
     )
     return list(islice(drawn, n))
 
@@ -244,7 +207,7 @@ def _tasks(
         (m.task for m in (_Material(p, judged) for p in members) if m.has_baseline)
         for members in (
             [p for p in family if len(p.ops) >= min_steps]
-            for family in _families(split, seed, max_steps, max_tier, scope)
+            for family in functions_of(split, seed, max_steps, max_tier, scope)
         )
     )
     tasks = list(islice(drawn, n))
@@ -437,7 +400,7 @@ def _short_digest(code: str) -> str:
     return Candidate(code=code).sha256[:8]
 
 
-def _families(
+def functions_of(
     split: Split,
     seed: int,
     max_steps: int | None,
