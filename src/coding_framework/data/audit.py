@@ -189,7 +189,7 @@ def _kernel_marks(
     """Text and device code of each judged kernel."""
     found: dict[str, Literal["source", "ptx"]] = {}
     for receipt in receipts.get(task_digest(build_task(function)), ()):
-        if not receipt.level.startswith("broken"):
+        if receipt.broken is None:
             found[normalised_source(receipt.code)] = "source"
             compiled = receipt.verdict.compile
             if compiled is not None and compiled.ptx_sha256:

@@ -53,8 +53,6 @@ from coding_framework.types import (
 )
 
 T = TypeVar("T")
-_BROKEN = "broken:"
-"""Before the fault, in the level of a broken kernel."""
 Receipts = Mapping[Key, KernelReceipt]
 Judged = Mapping[str, Sequence[KernelReceipt]] | None
 """`by_task` of receipts; None: kernels are taken as they are written now."""
@@ -265,22 +263,21 @@ def optimizing(
 def repairing(
     task: Task,
     broken: BrokenKernel,
-    before: KernelReceipt,
+    before: KernelReceipt | None,
     kernel: KernelExample,
-    after: KernelReceipt,
-    number: str,
+    after: KernelReceipt | None,
 ) -> TrainingExample:
-    """Broken kernel and its verdict -> the kernel without the fault. `number` ends its id."""
+    """Broken kernel and its verdict -> the kernel without the fault."""
     return TrainingExample(
-        id=f"repair/{task.name}/{broken.fault}/{number}",
+        id=f"repair/{task.name}/{broken.fault}/{_short_digest(broken.code)}",
         task=task,
         role=Role.OPTIMIZER,
         kind="repair",
         code=kernel.code,
         why=broken.why_fixed,
         previous_code=broken.code,
-        previous_verdict=before.verdict,
-        receipt=after.verdict_digest,
+        previous_verdict=before.verdict if before is not None else None,
+        receipt=_digest(after),
     )
 
 
@@ -299,7 +296,7 @@ class _Material:
         receipts = () if judged is None else judged.get(task_digest(task), ())
         self.task = with_naive(task, receipts)
         self._receipts = {receipt.code: receipt for receipt in receipts}
-        self._broken = next((r for r in receipts if r.level.startswith(_BROKEN)), None)
+        self._broken = next((r for r in receipts if r.broken is not None), None)
 
     @cached_property
     def kernels(self) -> tuple[KernelExample, ...]:
@@ -307,7 +304,7 @@ class _Material:
         if self.trusting:
             return kernels(self.function)
         judged = self._receipts.values()
-        return tuple(r.kernel for r in judged if not r.level.startswith(_BROKEN))
+        return tuple(r.kernel for r in judged if r.broken is None)
 
     @property
     def has_baseline(self) -> bool:
@@ -383,11 +380,9 @@ class _Material:
         before = self._broken
         if not self.has_baseline or before is None or before.verdict.correct:
             return None
+        assert before.broken is not None
         naive = self.kernels[0]
-        after = self._receipts[naive.code]
-        fault = before.level.removeprefix(_BROKEN)
-        broken = BrokenKernel(fault, before.code, before.why)
-        return repairing(self.task, broken, before, naive, after, _short_digest(naive.code))
+        return repairing(self.task, before.broken, before, naive, self._receipts[naive.code])
 
 
 def kernel_ms(receipt: KernelReceipt | None) -> float:

@@ -182,7 +182,7 @@ class _Targets:
         if name not in self._made:
             task, judged = self._material(name)
             found = judged.get(task_digest(task), ())
-            right = [r for r in found if r.verdict.correct and not r.level.startswith("broken")]
+            right = [r for r in found if r.verdict.correct and r.broken is None]
             answers = tuple(_Answer(r.code, r.verdict_digest) for r in right)
             self._made[name] = _Target(with_naive(task, right), task_digest(task), answers)
         return self._made[name]

@@ -43,6 +43,7 @@ from coding_framework.data.modules.writing import write_module
 from coding_framework.data.pairs import kernel_jobs
 from coding_framework.data.synthesis.faults import BrokenKernel
 from coding_framework.data.synthesis.receipts import (
+    BROKEN,
     Job,
     KernelReceipt,
     by_task,
@@ -74,7 +75,6 @@ WORTH = 0.8
 CLOSE = 0.8
 """Share of the speed of a task's best kernel from which on another level may be shown beside it."""
 SPARE = 1.1
-_BROKEN = "broken:"
 MOST_CHARACTERS = 4_800
 """Of a kernel that an answer of 2,048 tokens can hold: by the vocabulary of Qwen2.5-Coder a token
 of kernels of that length has 2.34 characters."""
@@ -222,7 +222,7 @@ def mixture_jobs(drafts: Iterable[ModuleDraft], receipts: Receipts) -> Iterator[
         kernels = [receipt.kernel for receipt in known] if known else _written(task)
         broken = _broken(kernels, task.name)
         if broken is not None:
-            yield Job(task, f"{_BROKEN}{broken.fault}", broken.code, broken.why_fixed)
+            yield Job(task, f"{BROKEN}{broken.fault}", broken.code, broken.why_fixed)
 
 
 def _broken(kernels: Iterable[KernelExample], name: str) -> BrokenKernel | None:
@@ -265,7 +265,7 @@ class _Known:
         """A task's kernels, right or wrong."""
         found = self.judged.get(task_digest(task), ())
         if found or not self.unjudged:
-            return [(r.kernel, r) for r in found if not r.level.startswith(_BROKEN)]
+            return [(r.kernel, r) for r in found if r.broken is None]
         return [(kernel, None) for kernel in _written(task)]
 
     def wrong(self, task: Task, broken: BrokenKernel) -> KernelReceipt | None:
@@ -409,24 +409,17 @@ class _Taught:
                 continue
             (kernel, after), broken = naive, shown.broken
             before = self._known.wrong(shown.task, broken)
-            if before is not None and after is not None:
-                if not before.verdict.correct:
-                    number = before.kernel_sha256[:8]
-                    yield repairing(shown.task, broken, before, kernel, after, number)
-            elif self._known.unjudged:
-                yield _unjudged_repair(shown.task, broken, kernel)
+            if before is None or after is None:
+                if not self._known.unjudged:
+                    continue
+                before = after = None
+            elif before.verdict.correct:
+                continue
+            yield repairing(shown.task, broken, before, kernel, after)
 
 
 def _generate(task: Task, kernel: KernelExample, receipt: KernelReceipt | None) -> TrainingExample:
     return generating(task, kernel.model_copy(update={"why_faster": ""}), receipt)
-
-
-def _unjudged_repair(task: Task, broken: BrokenKernel, kernel: KernelExample) -> TrainingExample:
-    return TrainingExample(
-        id=f"repair/{task.name}/{broken.fault}/as-synthesised",
-        task=task, role=Role.OPTIMIZER, kind="repair", code=kernel.code, why=broken.why_fixed,
-        previous_code=broken.code,
-    )  # fmt: skip
 
 
 def _functions(receipts: Receipts | None, wanted: int, seed: int) -> tuple[TrainingExample, ...]:

@@ -28,6 +28,7 @@ from coding_framework.data.kernels import kernels_of, write_all
 from coding_framework.data.synthesis.catalog import Function, family_of
 from coding_framework.data.synthesis.faults import BrokenKernel, break_in_many_ways
 from coding_framework.data.synthesis.receipts import (
+    BROKEN,
     Job,
     KernelReceipt,
     Key,
@@ -40,7 +41,6 @@ from coding_framework.types import Split, Task, TrainingExample
 
 REPAIRS = 2
 """Broken kernels of a training task: of its naive kernel and of its best one, one each in turn."""
-_BROKEN = "broken:"
 _FASTER = 1.02
 """An optimiser's answer is at most this many times slower: the time model is not good for 2%."""
 
@@ -63,7 +63,7 @@ def pair_jobs(tasks: Iterable[Task]) -> Iterator[Job]:
         made, seed = kernels_of(task), zlib.crc32(task.name.encode())
         for number, kernel in enumerate(dict.fromkeys((made[0], made[-1]))):
             for broken in break_in_many_ways(kernel.code, seed + number, REPAIRS // 2):
-                yield Job(task, f"broken:{broken.fault}", broken.code, broken.why_fixed)
+                yield Job(task, f"{BROKEN}{broken.fault}", broken.code, broken.why_fixed)
 
 
 def balanced(functions: Sequence[Function], count: int | None) -> list[Function]:
@@ -110,17 +110,16 @@ def sft_pairs(
 def _pairs(
     task: Task, receipts: Sequence[KernelReceipt], report: PairReport
 ) -> Iterator[tuple[TrainingExample, tuple[str, ...]]]:
-    broken = [r for r in receipts if r.level.startswith(_BROKEN)]
-    written = [r for r in receipts if not r.level.startswith(_BROKEN)]
+    written = [r for r in receipts if r.broken is None]
     correct = [r for r in written if r.verdict.correct]
     report.left_out["not correct"] += len(written) - len(correct)
     task = with_naive(task, correct)
     for receipt in correct:
         yield generating(task, receipt.kernel, receipt), (_device_code(receipt),)
     yield from _improvements(task, correct)
-    for before in broken if correct else ():
-        if not before.verdict.correct:
-            yield _repair(task, before, correct)
+    for before in receipts if correct else ():
+        if before.broken is not None and not before.verdict.correct:
+            yield _repair(task, before.broken, before, correct)
 
 
 def _improvements(
@@ -137,13 +136,15 @@ def _improvements(
 
 
 def _repair(
-    task: Task, before: KernelReceipt, correct: Sequence[KernelReceipt]
+    task: Task,
+    broken: BrokenKernel,
+    before: KernelReceipt,
+    correct: Sequence[KernelReceipt],
 ) -> tuple[TrainingExample, tuple[str, ...]]:
     """Of a broken kernel: the one that it was made of has the most lines that it has."""
     lines = set(before.code.splitlines())
     after = max(correct, key=lambda r: len(lines & set(r.code.splitlines())))
-    broken = BrokenKernel(before.level.removeprefix(_BROKEN), before.code, before.why)
-    example = repairing(task, broken, before, after.kernel, after, before.kernel_sha256[:8])
+    example = repairing(task, broken, before, after.kernel, after)
     return example, (_device_code(before), _device_code(after))
 
 

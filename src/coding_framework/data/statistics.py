@@ -72,7 +72,7 @@ def task_statistics(tasks: Iterable[Task], receipts: Mapping[Key, KernelReceipt]
         count = counts.setdefault(task.family, Counter())
         count[task.split.value] += 1
         for receipt in of_task.get(task_digest(task), ()):
-            if not receipt.level.startswith("broken"):
+            if receipt.broken is None:
                 levels.setdefault(task.family, {})[receipt.level] = None
                 count["judged"] += 1
                 count["correct"] += receipt.verdict.correct

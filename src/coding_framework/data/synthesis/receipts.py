@@ -24,6 +24,7 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
+from coding_framework.data.synthesis.faults import BrokenKernel
 from coding_framework.data.synthesis.host_code import host_digest
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.paths import cache_dir, write_atomic
@@ -47,7 +48,9 @@ HARDER_PATH = Path(__file__).with_name("harder_receipts.jsonl.xz")
 """Those of naive kernels of the tiers 2 and 3, which ship beside: with them all tasks together have
 every tier. The starter tasks stay what they are."""
 
-_SHOWN_LEVELS = ("naive", "broken")
+BROKEN = "broken:"
+"""Before the fault, in the level of a kernel that one was put into."""
+_SHOWN_LEVELS = ("naive", BROKEN)
 """Levels of kernels that a prompt may show with their verdict."""
 
 Key = tuple[str, str]
@@ -65,7 +68,7 @@ class KernelReceipt(Record):
 
     task: str
     level: str
-    """Of the kernel, or `broken:FAULT`."""
+    """Of the kernel, or `BROKEN` and the fault."""
     task_digest: str
     kernel_sha256: str
     verdict: Verdict
@@ -85,6 +88,12 @@ class KernelReceipt(Record):
     @property
     def kernel(self) -> KernelExample:
         return KernelExample(task=self.task, level=self.level, code=self.code, why_faster=self.why)
+
+    @property
+    def broken(self) -> BrokenKernel | None:
+        """A kernel that a fault was put into; None where it is as it was written."""
+        _, is_broken, fault = self.level.partition(BROKEN)
+        return BrokenKernel(fault, self.code, self.why) if is_broken else None
 
     @property
     def code_key(self) -> CodeKey | None:
