@@ -8,6 +8,7 @@ the result on a good part of them (no relu of a square, no clamp that never cuts
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coding_framework.data.synthesis.interval import LIMIT, Constants, Interval, Op, Operand
@@ -73,6 +74,13 @@ class Step:
         if live_low == live_high:
             return low + margin < live_low < high - margin
         return low < live_high and high > live_low and high - low > 0.25
+
+
+def through(steps: Sequence[Step], value: Interval | None) -> Interval | None:
+    """Where a value lies behind steps; None where one of them leaves its domain."""
+    for step in steps:
+        value = step.apply(value) if value is not None else None
+    return value
 
 
 def _spell(constant: float) -> str:

@@ -20,7 +20,7 @@ from coding_framework.data.synthesis.layouts import (
     Matrix,
     right_matrix,
 )
-from coding_framework.data.synthesis.ops import Step, parse_step
+from coding_framework.data.synthesis.ops import Step, parse_step, through
 from coding_framework.data.synthesis.variety import answer_varies
 
 INPUT_RANGES = ((-4.0, 4.0), (-2.0, 2.0), (-1.0, 1.0), (0.25, 4.0), (0.5, 2.0))
@@ -46,7 +46,7 @@ class Operation:
     """A step with the input that it reads beside the value: "y", "b", ..., or ""."""
 
     step: Step
-    operand: str
+    operand: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +147,8 @@ class Program:
         return answer_varies(before, self.spec, after, domain)
 
     def _output(self, value: Interval) -> Interval | None:
-        result: Interval | None = value
-        for step in self.before:
-            result = step.apply(result) if result is not None else None
-        result = self.spec.interval(result) if result is not None else None
-        for step in self.after:
-            result = step.apply(result) if result is not None else None
-        return result
+        result = through(self.before, value)
+        return through(self.after, self.spec.interval(result) if result is not None else None)
 
 
 def _input_of(operation: Operation) -> Input:

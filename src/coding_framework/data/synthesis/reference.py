@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sequence
 
-from coding_framework.data.synthesis.ops import Step
-from coding_framework.data.synthesis.program import Input, Program
+from coding_framework.data.synthesis.program import Input, Operation, Program
 from coding_framework.types import Split, Task, TensorSpec, TestCase
 
 Sizes = tuple[int, int, int]
@@ -26,14 +26,22 @@ CASE_NAMES = ("main", "odd", "tiny")
 def model_source(program: Program) -> str:
     """A `Model` with one statement per step; constants stand in it literally, so `forward` takes
     only tensors."""
-    arguments = ", ".join(["x", *(given.name for given in program.inputs)])
     before, after = program.bind()
     lines = [o.step.render(o.step.op.torch, "x", o.operand) for o in before]
     if program.layout != "map":
         lines.append(program.spec.torch.format(v="x"))
     lines += [o.step.render(o.step.op.torch, "x", o.operand) for o in after]
-    body = [f"        x = {line}" for line in lines[:-1]] + [f"        return {lines[-1]}"]
-    functional = any("F." in line for line in lines)
+    *above, last = lines
+    return module_text(
+        [given.name for given in program.inputs], [*(f"x = {line}" for line in above), last]
+    )
+
+
+def module_text(others: Sequence[str], lines: Sequence[str]) -> str:
+    """A `Model` of x and others whose `forward` has these lines, the last one an expression."""
+    *above, last = lines
+    body = [f"        {line}" for line in (*above, f"return {last}")]
+    functional = any("F." in line for line in body)
     return "\n".join(
         [
             "import torch",
@@ -41,7 +49,7 @@ def model_source(program: Program) -> str:
             *(["import torch.nn.functional as F"] if functional else []),
             "",
             "class Model(nn.Module):",
-            f"    def forward(self, {arguments}):",
+            f"    def forward({', '.join(['self', 'x', *others])}):",
             *body,
             "",
         ]
@@ -51,26 +59,25 @@ def model_source(program: Program) -> str:
 def describe(program: Program) -> str:
     """One line of mathematics, e.g. "out = rowsum(relu(x * 2.0 + y))"."""
     before, after = program.bind()
-    text = "x"
-    for operation in before:
-        text = spoken(operation.step, text, operation.operand)
-    text = program.spec.spoken.format(v=text)
-    for operation in after:
-        text = spoken(operation.step, text, operation.operand)
+    text = program.spec.spoken.format(v=spoken(before, "x"))
+    text = spoken(after, text)
     notes = {"row": "a row vector", "col": "a column vector", "scalar": "a scalar tensor"}
     said = [f"{i.name} {notes[i.kind]}" for i in program.inputs if i.kind in notes]
     return f"out = {text}" + (f"; {', '.join(said)}" if said else "")
 
 
-def spoken(step: Step, text: str, operand: str = "") -> str:
-    """A step of `text` in mathematical notation."""
-    template = step.op.said
-    enclosed = any(mark in template for mark in ("({v}", "|{v}|"))
-    return step.render(template, f"({text})" if " " in text and not enclosed else text, operand)
+def spoken(operations: Iterable[Operation], text: str) -> str:
+    """Steps of `text` in mathematical notation."""
+    for operation in operations:
+        template = operation.step.op.said
+        enclosed = any(mark in template for mark in ("({v}", "|{v}|"))
+        inner = f"({text})" if " " in text and not enclosed else text
+        text = operation.step.render(template, inner, operation.operand)
+    return text
 
 
 def make_task(program: Program, *, family: str, tier: int, split: Split) -> Task:
-    """The task without its naive kernel (`catalog.find` adds it)."""
+    """The task of a program."""
     x_range = program.input_range()
     if x_range is None:
         raise ValueError(f"no declared domain of x makes {program.name!r} valid")

@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from coding_framework.data.synthesis.interval import Interval
-from coding_framework.data.synthesis.ops import Step
+from coding_framework.data.synthesis.ops import Step, through
 from coding_framework.data.synthesis.program import INPUT_RANGES, is_redundant
 from coding_framework.types import DType, TensorSpec
 
@@ -195,15 +195,10 @@ class Workload:
         return len(self.params) == len(op.letters) and op.check(self.params)
 
     def _is_valid_on(self, value: Interval) -> bool:
-        result: Interval | None = value
-        for step in self.before:
-            result = step.apply(result) if result is not None else None
+        result = through(self.before, value)
         if result is None or self.op.interval is None:
             return result is not None
-        result = self.op.interval(result)
-        for step in self.after:
-            result = step.apply(result) if result is not None else None
-        return result is not None
+        return through(self.after, self.op.interval(result)) is not None
 
 
 @lru_cache(maxsize=65536)

@@ -14,7 +14,8 @@ from itertools import pairwise, product
 from coding_framework.data.synthesis.canonical import canonical_key
 from coding_framework.data.synthesis.op_table import SCALAR_OPS, UNARY_OPS
 from coding_framework.data.synthesis.ops import Step
-from coding_framework.data.synthesis.reference import CASE_NAMES, spoken
+from coding_framework.data.synthesis.program import Operation
+from coding_framework.data.synthesis.reference import CASE_NAMES, module_text, spoken
 from coding_framework.data.synthesis.workloads.base import Size, Workload
 from coding_framework.data.synthesis.workloads.table import (
     FAMILY_OF_OPERATION,
@@ -45,44 +46,27 @@ def make_workload_task(workload: Workload, split: Split) -> Task:
 
 def workload_source(workload: Workload) -> str:
     """A `Model` with one statement per step, the operation's lines between them."""
-    names = ", ".join(["x", *(given.name for given in workload.op.others)])
     lines = [f"x = {s.render(s.op.torch, 'x')}" for s in workload.before]
     torch = workload.op.torch
     own = (torch,) if isinstance(torch, str) else torch
     *above, last = (line.format(**workload.named) for line in own)
     lines += above
     steps = [s.render(s.op.torch, "x") for s in workload.after]
-    if steps and steps[0] and last != "x":
+    if steps and last != "x":
         lines.append(f"x = {last}")
     if steps:
         lines += [f"x = {text}" for text in steps[:-1]]
         last = steps[-1]
     elif last == "x" and lines:
         last = lines.pop().removeprefix("x = ")
-    body = [f"        {line}" for line in (*lines, f"return {last}")]
-    functional = any("F." in line for line in body)
-    return "\n".join(
-        [
-            "import torch",
-            "import torch.nn as nn",
-            *(["import torch.nn.functional as F"] if functional else []),
-            "",
-            "class Model(nn.Module):",
-            f"    def forward(self, {names}):",
-            *body,
-            "",
-        ]
-    )
+    return module_text([given.name for given in workload.op.others], [*lines, last])
 
 
 def describe_workload(workload: Workload) -> str:
     """One line of mathematics, e.g. "out = relu(conv2d(x * 2.0, u), 3x3)"."""
-    text = "x"
-    for step in workload.before:
-        text = spoken(step, text)
+    text = spoken(map(Operation, workload.before), "x")
     text = workload.op.spoken.format(v=text, **workload.named)
-    for step in workload.after:
-        text = spoken(step, text)
+    text = spoken(map(Operation, workload.after), text)
     dtype = "" if workload.dtype == "float32" else f"; {workload.dtype}"
     return f"out = {text}{dtype}"
 
