@@ -10,6 +10,9 @@ import torch
 from coding_framework.data import audit
 from coding_framework.data.audit import audit_split
 from coding_framework.data.kernels import write_all
+from coding_framework.data.lower.naive import lower
+from coding_framework.data.ops.elementwise import ELEMENTWISE, Elementwise
+from coding_framework.data.read import read
 from coding_framework.data.synthesis.canonical import canonical_key
 from coding_framework.data.synthesis.catalog import (
     FAMILIES,
@@ -20,7 +23,8 @@ from coding_framework.data.synthesis.catalog import (
     primitives,
     split_of,
 )
-from coding_framework.data.synthesis.interval import Interval
+from coding_framework.data.synthesis.interval import Interval, Op
+from coding_framework.data.synthesis.op_table import UNARY_OPS
 from coding_framework.data.synthesis.ops import Step
 from coding_framework.data.synthesis.program import (
     Program,
@@ -29,6 +33,7 @@ from coding_framework.data.synthesis.program import (
     sample_input,
 )
 from coding_framework.types import Split
+from support.read_problems import problem
 
 pytestmark = pytest.mark.unit
 
@@ -244,3 +249,17 @@ def test_a_step_outside_its_domain_has_no_interval() -> None:
     log = _program("log").before[0]
     assert isinstance(log, Step)
     assert log.apply(Interval.of(-1.0, 1.0)) is None
+
+
+def test_a_row_of_each_table_adds_an_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the writer, and so to programs and users' modules."""
+    split_of(catalog()[0])  # what is kept of all operations is made without this one
+    row = Elementwise("digamma", "own_digamma{f}({self})")
+    monkeypatch.setitem(ELEMENTWISE, row.aten, row)
+    op = Op("math", "digamma", "torch.digamma({v})", lambda v, *_: (v[0], v[1]), (0.25, 10.0))
+    monkeypatch.setitem(UNARY_OPS, op.name, op)
+    task = build_task(_program("digamma_rowsum"))
+    assert task.description == "out = rowsum(digamma(x))"
+    assert "own_digammaf(" in lower(read(task))
+    own = problem("return torch.digamma(x.abs() + 1) * 2")
+    assert "own_digammaf(" in lower(own)
