@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
+from types import CellType, FunctionType
 from typing import Any
 from weakref import WeakSet
 
@@ -37,8 +38,26 @@ def copied(module: nn.Module, memo: dict[int, Any] | None = None) -> nn.Module:
             made.__dict__[name] = type(value)()
         elif name == "_modules":
             made.__dict__[name] = {n: m and copied(m, memo) for n, m in value.items()}
+        elif isinstance(value, FunctionType) and value.__closure__:
+            made.__dict__[name] = _of_copies(value, memo)
         else:
             made.__dict__[name] = copy.deepcopy(value, memo)
+    return made
+
+
+def _of_copies(function: FunctionType, memo: dict[int, Any]) -> FunctionType:
+    """The same function over copies of the modules that it has seen: minGPT's block calls its
+    layers by one."""
+    cells = tuple(
+        CellType(copied(cell.cell_contents, memo))
+        if cell != CellType() and isinstance(cell.cell_contents, nn.Module)
+        else cell
+        for cell in function.__closure__ or ()
+    )
+    made = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, cells
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
     return made
 
 

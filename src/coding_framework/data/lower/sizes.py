@@ -53,7 +53,7 @@ class Sizes:
         self._taken.add(name)
         self.said[name], self.types[name] = said, "int"
 
-    def worth(self, size: Extent) -> float:
+    def worth(self, size: Extent) -> Any:
         """What it is at the shape set by which the form of a kernel is chosen."""
         return worth(size, self._first)
 

@@ -90,7 +90,10 @@ def _seen(
         outputs = tensors_of(model(*(one.clone() for one in inputs)))
     for node, output in zip(graph.outputs, outputs, strict=True):
         if not is_alike(held[node], output):
-            raise PartsError(f"the steps of {task.name} differ from size to size: it has no parts")
+            raise PartsError(
+                f"the steps of {task.name} differ from size to size, or draw random numbers: it "
+                "has no parts"
+            )
     return held
 
 

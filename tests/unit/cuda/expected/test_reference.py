@@ -11,6 +11,7 @@ import torch
 
 from coding_framework.commands.failures import EXIT_USAGE, status_of
 from coding_framework.cuda.expected import reference as reference_module
+from coding_framework.cuda.expected.model_calls import call_in_float64
 from coding_framework.cuda.expected.reference import ReferenceCache, expect, task_digest
 from coding_framework.cuda.expected.tolerance import compare
 from coding_framework.errors import BrokenTaskError, DeviceFullError, InfrastructureError
@@ -288,3 +289,22 @@ def test_counting_by_shapes_leaves_nothing_behind() -> None:
     assert cache.flops(task, task.cases[0], 0) == 2 * 4 * 5 * 5 + 2 * 4 * 5 * 4
     assert torch.equal(torch.get_rng_state(), state)
     assert not cache.get(task, task.cases[0], 0).outputs[0].reference.is_meta
+
+
+def test_a_function_that_a_module_keeps_sees_the_copies_of_its_layers() -> None:
+    """As minGPT's block: `self.run = lambda x: layers.first(x)`."""
+
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = layers = torch.nn.ModuleDict({"first": torch.nn.Linear(3, 2)})
+            self.run = lambda x: layers["first"](x)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.run(x)
+
+    block, x = Block(), torch.ones(4, 3)
+    (wide,) = call_in_float64(block, (x,))
+    assert wide.dtype is torch.float64
+    assert torch.allclose(wide.float(), block(x))
+    assert block(x).dtype is torch.float32
