@@ -342,6 +342,8 @@ def _stretched(got: torch.Tensor, want: torch.Tensor) -> Iterator[Evidence]:
         if float(rest) > 0.02 * float((y - x).square().mean().sqrt()):
             continue
         off = slope[(slope - 1).abs() > 1e-5] - 1
+        if not len(off):  # a number is added to each
+            return
         less, more = int((off < 0).sum()), int((off > 0).sum())
         if min(less, more) > 0.05 * max(less, more, 1):
             yield Evidence("slice_scaled", f"each slice along axis {axis} has a factor of its own")

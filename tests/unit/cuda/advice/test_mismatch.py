@@ -1,0 +1,41 @@
+"""What a wrong output shows of its cause never fails, whatever the output is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from coding_framework.cuda.advice.mismatch import WrongOutput, mismatch
+
+
+def _numbers(tensor: torch.Tensor) -> torch.Tensor:
+    """Of its rows."""
+    return torch.arange(len(tensor)).reshape(-1, *[1] * (tensor.dim() - 1))
+
+
+_CHANGES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "one more": lambda t: t + 1,
+    "zeros": lambda t: t * 0,
+    "other sign": lambda t: -t,
+    "each row by its own": lambda t: t * (1 + _numbers(t)),
+    "each row its own more": lambda t: t + _numbers(t),
+    "infinite": lambda t: t * float("inf"),
+    "nan": lambda t: t * float("nan"),
+    "largest": lambda t: t + 3e38,
+    "turned": lambda t: t.flip(-1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(1,), (2,), (7,), (1, 1), (5, 1), (1, 5), (6, 4), (2, 3, 4)])
+@pytest.mark.parametrize("change", _CHANGES)
+def test_never_fails(shape: tuple[int, ...], change: str) -> None:
+    torch.manual_seed(1)
+    for want in (torch.randn(shape).double(), torch.ones(shape).double()):
+        got = _CHANGES[change](want).float()
+        for inputs in ((want.float(),), ()):
+            wrong = ~torch.isclose(got.double(), want)
+            out = WrongOutput(got, want, wrong, inputs, ("x",)[: len(inputs)])
+            for recompute in (lambda _: None, lambda given: given[0].double() if given else None):
+                assert isinstance(mismatch(out, recompute), list)
