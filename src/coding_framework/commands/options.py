@@ -102,8 +102,8 @@ class SolveOptions(Config):
     """Let the generator write the first kernel. Default: the compiler writes it (`cuda-rl write`),
     and the optimizer goes on from there."""
     reward: str = "weighted"
-    """Preset of the reward: weighted, gated, kevin or correct; milestones and log_speedup pay
-    measured times, which a GPU has."""
+    """Preset of the reward: weighted, gated, kevin or correct; milestones pays measured times,
+    which a GPU has."""
     stop_reward: float | None = None
     """Reward at which a correct kernel ends the conversation. Default: none does."""
     temperature: float = Field(default=0.7, ge=0.0)

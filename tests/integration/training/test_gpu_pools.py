@@ -87,7 +87,7 @@ def test_a_gpu_that_only_judges_times_the_kernels(model: Path, tmp_path: Path) -
     judge = {
         "judge": "coding_framework.wiring:make_judge", "judge_args": {"sandbox": "auto"},
         "agents": "support.tiny_rl:make_kernel_agents", "reward": None,
-        "reward_preset": "log_speedup",
+        "reward_preset": "milestones",
     }  # fmt: skip
 
     result = finished(script(model, output, device="cuda", **{**SIZES, **judge, "judge_gpus": 1}))

@@ -106,7 +106,7 @@ class CUDAPerformanceReward:
         elif self.preset.scheme == "kevin":
             parts = _kevin(verdict, self.preset)
         else:
-            parts = _by_measured_speed(verdict, self.preset)
+            parts = _milestones(verdict, self.preset)
         return RewardComponents(preset=self.preset.name, parts=parts)
 
 
@@ -193,11 +193,7 @@ def _kevin(verdict: Verdict, preset: RewardPreset) -> tuple[RewardPart, ...]:
     return (correctness, RewardPart(name="performance", value=value, limit=limit, why=why))
 
 
-LOG_SPEEDUP_FROM, LOG_SPEEDUP_DOUBLINGS = 0.25, 3.0
-"""Of `log_speedup`: the speedup that is paid nothing, and the doublings to the most of it."""
-
-
-def _by_measured_speed(verdict: Verdict, preset: RewardPreset) -> tuple[RewardPart, ...]:
+def _milestones(verdict: Verdict, preset: RewardPreset) -> tuple[RewardPart, ...]:
     """Correctness, and speed over PyTorch by the clock of a GPU. The emulator's model is paid
     nothing here: at its small sizes it orders kernels otherwise than a GPU does at real ones."""
     correctness = _correctness(verdict, preset)
@@ -205,14 +201,7 @@ def _by_measured_speed(verdict: Verdict, preset: RewardPreset) -> tuple[RewardPa
         return (correctness,)
     timing = verdict.timing
     measured = timing if timing is not None and not timing.modelled else None
-    if preset.scheme == "milestones":
-        return (correctness, *(_milestone(m, measured) for m in preset.milestones))
-    speedup = measured.speedup if measured is not None else None
-    doublings = math.log2(speedup / LOG_SPEEDUP_FROM) if speedup else 0.0
-    share = _unit(doublings / LOG_SPEEDUP_DOUBLINGS)
-    why = f"{speedup:.2f}x over PyTorch eager (measured)" if speedup else "no time was measured"
-    limit = preset.performance
-    return (correctness, RewardPart(name="performance", value=limit * share, limit=limit, why=why))
+    return (correctness, *(_milestone(m, measured) for m in preset.milestones))
 
 
 def _milestone(milestone: Milestone, timing: BenchmarkResult | None) -> RewardPart:

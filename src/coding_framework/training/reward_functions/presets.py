@@ -26,7 +26,7 @@ class RewardPreset(Record):
     """How a verdict becomes a number."""
 
     name: str
-    scheme: Literal["weighted", "gated", "kevin", "milestones", "log_speedup"]
+    scheme: Literal["weighted", "gated", "kevin", "milestones"]
     """Which function of cuda_performance_reward.py reads the numbers below."""
     stop_reward: float | None = None
     """Total of a correct turn at which a conversation ends; None: it has all its turns."""
@@ -70,7 +70,7 @@ class RewardPreset(Record):
     @property
     def of_measured_times(self) -> bool:
         """Whether it pays nothing for times that the emulator models."""
-        return self.scheme in ("milestones", "log_speedup")
+        return self.scheme == "milestones"
 
 
 WEIGHTED = RewardPreset(
@@ -115,14 +115,7 @@ MILESTONES = RewardPreset(
 )
 """Steps of measured speedup, wide apart, so that the differences within a group are not noise: 0.3
 for a correct kernel, 0.6 near eager, 1.0 above it, 1.2 above torch.compile."""
-LOG_SPEEDUP = RewardPreset(
-    name="log_speedup", scheme="log_speedup", correctness=0.3, performance=0.7, cheating_penalty=0.0
-)
-"""Each doubling of the measured speedup is worth as much, from a quarter of eager's speed to twice
-it."""
-PRESETS = {
-    preset.name: preset for preset in (WEIGHTED, GATED, KEVIN, CORRECT, MILESTONES, LOG_SPEEDUP)
-}
+PRESETS = {preset.name: preset for preset in (WEIGHTED, GATED, KEVIN, CORRECT, MILESTONES)}
 
 
 def preset_named(name: str) -> RewardPreset:
