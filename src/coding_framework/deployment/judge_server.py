@@ -20,19 +20,18 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter
 from pydantic import ValidationError
 
 from coding_framework.data.registry import find_task
 from coding_framework.deployment.http import (
-    SECONDS,
     ApiError,
     Gate,
-    HttpMetrics,
     as_json,
     make_app,
     read_object,
 )
+from coding_framework.deployment.metrics import JudgeMetrics
 from coding_framework.errors import (
     CodingFrameworkError,
     InfrastructureError,
@@ -72,23 +71,13 @@ class JudgeServer:
         tasks that callers bring."""
         self._judge, self._queue, self._trust_tasks = judge, queue, trust_tasks
         self._jobs: set[asyncio.Task[Verdict]] = set()
-        metrics = HttpMetrics()
-        self._verdicts = Counter(
-            "cuda_rl_verdicts", "Verdicts, by status.", ("status",), registry=metrics.registry
-        )
+        self._metrics = JudgeMetrics("Kernels that wait or are judged.")
         self._faults = Counter(
             "cuda_rl_judge_faults", "Kernels without a verdict, by our fault.",
-            registry=metrics.registry,
+            registry=self._metrics.registry,
         )  # fmt: skip
-        self._seconds = Histogram(
-            "cuda_rl_verdict_seconds", "From a kernel's arrival to its verdict.",
-            buckets=SECONDS, registry=metrics.registry,
-        )  # fmt: skip
-        waiting = Gauge(
-            "cuda_rl_judge_queue", "Kernels that wait or are judged.", registry=metrics.registry
-        )
-        waiting.set_function(lambda: len(self._jobs))
-        self.app: FastAPI = make_app("judge", gate, metrics)
+        self._metrics.judge_queue.set_function(lambda: len(self._jobs))
+        self.app: FastAPI = make_app("judge", gate, self._metrics)
         self.app.add_api_route("/v1/verdicts", self._answer, methods=["POST"])
 
     async def _answer(self, request: Request) -> Response:
@@ -136,8 +125,7 @@ class JudgeServer:
         except Exception:
             self._faults.inc()
             raise
-        self._verdicts.labels(verdict.status.value).inc()
-        self._seconds.observe(time.monotonic() - started)
+        self._metrics.judged(verdict, time.monotonic() - started)
         return verdict
 
 

@@ -11,16 +11,38 @@ from prometheus_client.registry import Collector
 
 from coding_framework.deployment.http import SECONDS, HttpMetrics
 from coding_framework.deployment.manager import Evaluation, Seen
+from coding_framework.types import Verdict
 
 VARIANTS = ("incumbent", "candidate")
 
 
-class ServerMetrics(HttpMetrics):
+class JudgeMetrics(HttpMetrics):
+    """What a server that judges counts beyond every server's."""
+
+    def __init__(self, queued: str) -> None:
+        """queued: what the gauge of its queue counts."""
+        super().__init__()
+        own = self.registry
+        self.verdicts = Counter(
+            "cuda_rl_verdicts", "Verdicts, by status.", ("status",), registry=own
+        )
+        self.verdict_seconds = Histogram(
+            "cuda_rl_verdict_seconds", "Time of a verdict with its waiting.", buckets=SECONDS,
+            registry=own,
+        )  # fmt: skip
+        self.judge_queue = Gauge("cuda_rl_judge_queue", queued, registry=own)
+
+    def judged(self, verdict: Verdict, seconds: float) -> None:
+        self.verdicts.labels(verdict.status.value).inc()
+        self.verdict_seconds.observe(seconds)
+
+
+class ServerMetrics(JudgeMetrics):
     """What this server counts beyond every server's."""
 
     def __init__(self, seen: Callable[[], Sequence[Seen]] = tuple) -> None:
         """seen: the rollouts, asked for at every scrape."""
-        super().__init__()
+        super().__init__("Verdicts that wait.")
         own = self.registry
         self.requests = Counter(
             "cuda_rl_requests", "Chat requests, by who answered and what came of it.",
@@ -32,14 +54,6 @@ class ServerMetrics(HttpMetrics):
             "their verdicts with their waiting (judge).",
             ("alias", "phase"), buckets=SECONDS, registry=own,
         )  # fmt: skip
-        self.verdicts = Counter(
-            "cuda_rl_verdicts", "Verdicts, by status.", ("status",), registry=own
-        )
-        self.verdict_seconds = Histogram(
-            "cuda_rl_verdict_seconds", "Time of a verdict with its waiting.", buckets=SECONDS,
-            registry=own,
-        )  # fmt: skip
-        self.judge_queue = Gauge("cuda_rl_judge_queue", "Verdicts that wait.", registry=own)
         self.up = Gauge(
             "cuda_rl_backend_up", "Whether a model server answers.", ("backend",), registry=own
         )

@@ -184,15 +184,11 @@ class ModelServer:
         self.app = self._make_app()
 
     def _watch(self) -> None:
-        self.judge.on_verdict = self._callers_judge.on_verdict = self._count_verdict
+        self.judge.on_verdict = self._callers_judge.on_verdict = self.metrics.judged
         self.traffic.on_commit = self.metrics.committed
         self.traffic.watch(self._world)
         self.metrics.judge_queue.set_function(lambda: self.judge.waiting)
         self.metrics.storage_failed.set_function(lambda: float(self.traffic.failure is not None))
-
-    def _count_verdict(self, verdict: Verdict, seconds: float) -> None:
-        self.metrics.verdicts.labels(verdict.status.value).inc()
-        self.metrics.verdict_seconds.observe(seconds)
 
     def _world(self, config: ABTestConfig) -> dict[str, str] | None:
         """Under what this server observes a rollout; None: it does not know yet."""
