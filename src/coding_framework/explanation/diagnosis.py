@@ -342,7 +342,7 @@ _SHOWN: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("uninitialized_shared_read", ("unset shared", "barrier")),
     ("zero_divisor|no_eps|too_small|too_large", ("eps", "scale")),
     ("overflow", ("overflow", "eps")),
-    ("empty_first|shifted|term_left_out|wrong_at_end", ("off by one", "tail")),
+    ("empty_first|shifted|term_left_out|wrong_at_end|terms_differ", ("off by one", "tail")),
     ("tile_left_out", ("tail", "off by one")),
     ("right_at_end", ("mask", "off by one")),
     ("other_axis", ("axis", "stride")),
@@ -366,7 +366,7 @@ _EDGES: dict[str, tuple[str, ...]] = {
 
 
 _STORES_MEET = re.compile(r"st\.shared\S* races with thread \S+ of the same warp")
-"""Threads of a warp write one element in one instruction, where no barrier can help."""
+"""Threads of a warp write one element, where no barrier helps if one line alone does so."""
 
 
 def _measured(pitfalls: Sequence[Finding]) -> list[Cause]:
@@ -374,7 +374,8 @@ def _measured(pitfalls: Sequence[Finding]) -> list[Cause]:
     seen = [finding for finding in pitfalls if finding.basis == "run"]
     rules_seen = {finding.rule for finding in seen}
     found = [names for rules, names in _SHOWN if rules_seen & set(rules.split("|"))]
-    if any(_STORES_MEET.search(finding.message) for finding in seen):
+    lines = {finding.line for finding in seen if finding.rule == "shared_memory_race"}
+    if len(lines) == 1 and any(_STORES_MEET.search(finding.message) for finding in seen):
         found.insert(0, ("race", "barrier"))
     return [_CAUSES[name] for names in found for name in names]
 
@@ -427,8 +428,11 @@ def _few(wrong: _Wrong, _: Sequence[TestResult]) -> Cause | None:
 
 
 def _rounding(wrong: _Wrong, _: Sequence[TestResult]) -> Cause | None:
-    close = wrong.want and abs(wrong.got / wrong.want - 1.0) < 1e-2
-    return _CAUSES["precision"] if close else None
+    off = abs(wrong.got / wrong.want - 1.0) if wrong.want else math.inf
+    half = wrong.test.dtype in ("float16", "bfloat16")
+    if off < 1e-2 and not half and off > 2e-3:  # no rounding to half precision is as large
+        return _CAUSES["eps"]
+    return _CAUSES["precision"] if off < 1e-2 else None
 
 
 def _outside(verdict: Verdict) -> Diagnosis:

@@ -25,6 +25,9 @@ _UNSET_BYTE = 0xFF
 _TAIL = 1024
 """Fewer unwritten elements at the end are the rest of a block."""
 _MOST_CHANNELS = 64
+_ENOUGH, _ONE_SIDE, _MOST, _LITTLE = 20, 0.9, 0.9, 0.05
+"""Elements, and the share of them that errs to one side, from which it is no rounding; the share of
+all that means almost all; a relative error that is small."""
 _TILES = (128, 64, 32, 16, 8, 4)
 
 
@@ -314,8 +317,28 @@ def _ratios(out: WrongOutput, _: Recompute) -> Iterator[Evidence]:
     steady = (ratio - middle).abs() <= _STEADY * abs(middle)
     if float(steady.double().mean()) > 0.9 and (len(ratio) > 1 or whole):
         yield _of_factor(middle, {n for t in out.inputs for n in t.shape})
+    elif stretched := list(_stretched(got, want)):
+        yield from stretched
     else:
-        yield from _stretched(got, want)
+        share = float(out.wrong.double().mean())
+        yield from _biased(got[known], want[known], share)
+
+
+def _biased(got: torch.Tensor, want: torch.Tensor, share: float) -> Iterator[Evidence]:
+    """Wrong elements that all err to one side, which rounding does not. share: of all elements."""
+    low = float((got < want).double().mean())
+    if len(got) < _ENOUGH or max(low, 1 - low) < _ONE_SIDE:
+        nearer = float((got.abs() < want.abs()).double().mean())
+        if len(got) >= _ENOUGH and max(nearer, 1 - nearer) > _ONE_SIDE and share > _MOST:
+            side = "small" if nearer > 0.5 else "large"
+            yield Evidence(f"too_{side}", f"almost all elements are too {side} in size")
+    elif share < _MOST:
+        side = "less" if low > 0.5 else "more"
+        told = f"{share:.0%} of the elements are {side} than expected, and the others are right"
+        yield Evidence("terms_differ", told)
+    elif float((got / want - 1).abs().median()) < _LITTLE:
+        side = "small" if low > 0.5 else "large"
+        yield Evidence(f"too_{side}", f"almost all elements are a little too {side}")
 
 
 def _of_factor(factor: float, sizes: set[int]) -> Evidence:
