@@ -15,7 +15,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from coding_framework.errors import UnreadableError
@@ -284,19 +284,17 @@ def _with_own_tensors(model: Any, kind: Any, init_args: Sequence[Any]) -> None:
                 setattr(module, name, value.detach())
 
 
-class _quiet:  # noqa: N801 - a block, as contextlib's are
-    """Without the warnings and logs of an export, which are about a user's module."""
-
-    def __enter__(self) -> None:
-        self.caught = warnings.catch_warnings()
-        self.caught.__enter__()
-        warnings.simplefilter("ignore")
-        self.level = logging.root.manager.disable
-        logging.disable(logging.CRITICAL)
-
-    def __exit__(self, *_: object) -> None:
-        logging.disable(self.level)
-        self.caught.__exit__(None, None, None)
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings and logs of a trace, which are about a user's module."""
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)
 
 
 def _show_lines_of(source: str) -> None:
