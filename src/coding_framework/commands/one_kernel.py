@@ -32,6 +32,13 @@ def add_task(parser: ArgumentParser, flag: str = "--task") -> None:
     text = "a name, a file, or FILE.py:CLASS for a PyTorch module of your own"
     parser.add_argument(flag, **needed, metavar="TASK", help=text)  # type: ignore[arg-type]
     add_module_flags(parser)
+    parser.add_argument(
+        "--precision",
+        choices=["fp32", "tf32"],
+        default="fp32",
+        help="tf32: products may read their factors as TF32, also where the task's file does not "
+        "ask PyTorch for it",
+    )
 
 
 def add_module_flags(parser: ArgumentParser) -> None:
@@ -51,9 +58,13 @@ def add_module_flags(parser: ArgumentParser) -> None:
 def read_task(args: Namespace) -> Task:
     """The task of `add_task`. Python runs to be read. Raises UsageError."""
     from coding_framework.data.registry import find_task
+    from coding_framework.reference_model import in_tf32
 
     with waiting(f"reading {one_line(args.task, 60)}"):
-        return find_task(args.task, args.inputs, args.init)
+        task = find_task(args.task, args.inputs, args.init)
+        if args.precision == "fp32":
+            return task
+        return task.model_copy(update={"reference": in_tf32(task.reference)})
 
 
 def judge_one(task: Task, code: str, settings: JudgeSettings, *, fresh: bool = False) -> Verdict:

@@ -187,7 +187,7 @@ class Judge:
             self._tell("making inputs and expected outputs")
             draft.task = self._devices().prepared(task)
             note_few_sizes(draft)
-            note_evaluation_mode(draft)
+            note_modes(draft)
             self._try(build, draft)
         except CandidateFault as fault:
             draft.log.output.append(fault.output)
@@ -509,13 +509,16 @@ def _version(package: str) -> str:
     return version(package)
 
 
-def note_evaluation_mode(draft: VerdictDraft) -> None:
-    """Say in the verdict where the module is not judged as it trains."""
-    from coding_framework.reference_model import is_in_evaluation_mode
+def note_modes(draft: VerdictDraft) -> None:
+    """Say in the verdict where the module is not judged as it trains, or not in full float32."""
+    from coding_framework.reference_model import is_in_evaluation_mode, is_in_tf32
 
     if is_in_evaluation_mode(draft.task.reference):
         told = "the module is judged in evaluation mode: without its dropout"
         draft.log.note("evaluation_mode", "info", told)
+    if is_in_tf32(draft.task.reference):
+        told = "the module asks PyTorch for TF32: the factors of products may be rounded to it"
+        draft.log.note("tf32", "info", told)
 
 
 def note_few_sizes(draft: VerdictDraft) -> None:

@@ -32,8 +32,23 @@ def run_reference(source: str | ast.Module) -> dict[str, Any]:
     annotations of a user's dataclass would be texts.
     """
     names: dict[str, Any] = {"__name__": "task_reference"}
-    exec(compile(*_readable(source), "exec", dont_inherit=True), names)
+    with products_as_they_are():  # it may set how PyTorch rounds, for all that comes after
+        exec(compile(*_readable(source), "exec", dont_inherit=True), names)
     return names
+
+
+@contextmanager
+def products_as_they_are(precision: str | None = None) -> Iterator[None]:
+    """PyTorch's settings of how it rounds the factors of products are put back after the block.
+    precision: of products inside the block; None: as it is."""
+    matmul, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    try:
+        if precision is not None:
+            torch.set_float32_matmul_precision(precision)
+        yield
+    finally:
+        torch.set_float32_matmul_precision(matmul)
+        torch.backends.cudnn.allow_tf32 = cudnn
 
 
 def _readable(source: str | ast.Module) -> tuple[str | ast.Module, str]:
@@ -90,6 +105,24 @@ class Model(TrainedModel):
         super().__init__(*arguments)
         self.eval()
 '''
+
+
+_TF32 = 'torch.set_float32_matmul_precision("high")'
+_ASKS_FOR_TF32 = re.compile(
+    r"""^torch\.(?:set_float32_matmul_precision\(["'](?:high|medium)["']\)"""
+    r"""|backends\.cuda\.matmul\.(?:allow_tf32\s*=\s*True|fp32_precision\s*=\s*["']tf32["']))""",
+    re.MULTILINE,
+)
+
+
+def in_tf32(source: str) -> str:
+    """The source of a module whose products PyTorch computes in TF32."""
+    return source if is_in_tf32(source) else f"{source.rstrip()}\n\n\n{_TF32}\n"
+
+
+def is_in_tf32(source: str) -> bool:
+    """Whether a line of its own asks PyTorch for it, as a program of 2026 does."""
+    return _ASKS_FOR_TF32.search(source) is not None
 
 
 def in_evaluation_mode(source: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from coding_framework.cuda import compiler as compiler_module
 from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.data.kernelbench.problems import load_problem_file
+from coding_framework.reference_model import in_tf32
 from coding_framework.types import Candidate, Status, Verdict
 
 pytest.importorskip("triton")
@@ -121,3 +122,15 @@ def test_without_triton_the_verdict_says_what_to_install(
     verdict = judged(judge, "gelu_helper", ("0.7071067811865476", "0.70710678118654"))
     assert verdict.status is Status.UNSUPPORTED
     assert "pip install triton==" in verdict.reason
+
+
+def test_a_task_in_tf32_takes_what_triton_computes_by_itself(judge: Judge) -> None:
+    problem = load_problem_file(HERE / "problems" / "triton_matmul_ieee.py")
+    asked = problem.model_copy(update={"reference": in_tf32(problem.reference)})
+    answer = (HERE / "honest" / "triton_matmul_ieee.py").read_text()
+    plain = answer.replace(', input_precision="ieee"', "")
+    narrow = plain.replace("tl.dot(x, y,", "tl.dot(x.to(tl.bfloat16), y.to(tl.bfloat16),")
+    verdict = judge.judge(asked, Candidate(code=plain))
+    assert verdict.status is Status.CORRECT, verdict.reason
+    assert "tf32" in {note.rule for note in verdict.pitfalls}
+    assert judge.judge(asked, Candidate(code=narrow)).status is Status.WRONG_OUTPUT

@@ -27,6 +27,7 @@ from coding_framework.cuda.expected.model_calls import (
     rounding_unit,
 )
 from coding_framework.cuda.expected.rounding import BY_INDEX, TEXTBOOK, UNDEFINED_TIES, Inexact
+from coding_framework.cuda.expected.tf32 import RUNS, in_tf32
 from coding_framework.cuda.expected.tolerance import (
     ExpectedOutput,
     PointedAt,
@@ -53,8 +54,11 @@ def finely_expected(
     reduction_length: int,
     runs: int,
     edge: EdgeKind | None,
+    *,
+    tf32: bool = False,
 ) -> tuple[ExpectedOutput, ...]:
-    """runs: in which each operation is inexact; more never draw others than fewer."""
+    """runs: in which each operation is inexact; more never draw others than fewer. tf32: whether
+    products may be."""
     native = call(model, inputs)
     reference = call_in_float64(model, inputs)
     bounds = [
@@ -63,6 +67,11 @@ def finely_expected(
     ]
     if edge is None:
         _add_errors(bounds, model, inputs)
+    for run in range(RUNS if tf32 else 0):
+        rough = in_tf32(model, inputs, reference, run)
+        for bound, n, r in zip(bounds, rough, reference, strict=True):
+            if bound is not None:
+                bound.add_rough(n, r)
     operations, coarse = _add_changes(bounds, model, inputs, runs, edge, reduction_length)
     small = edge is None and bool(operations.keys() & TEXTBOOK)
     most = [b.beyond() if small and b is not None else None for b in bounds]
@@ -105,6 +114,7 @@ class _Bound(Spread):
         self._native = native
         self._length = reduction_length
         self._changes = torch.zeros_like(self._errors)
+        self._rough = torch.zeros_like(self._errors)
 
     @property
     def changes(self) -> torch.Tensor:
@@ -113,6 +123,10 @@ class _Bound(Spread):
 
     def add_errors(self, native: torch.Tensor, reference: torch.Tensor) -> None:
         torch.maximum(self._errors, gap(native, reference), out=self._errors)
+
+    def add_rough(self, native: torch.Tensor, reference: torch.Tensor) -> None:
+        """An error that a candidate may make and PyTorch's own result does not."""
+        torch.maximum(self._rough, gap(native, reference), out=self._rough)
 
     def add_changes(self, reference: torch.Tensor, eps: float) -> None:
         assert self._changes is not None
@@ -144,6 +158,7 @@ class _Bound(Spread):
             agrees &= (self._errors <= room * scale).reshape(reference.shape)
             lost = self._errors * ~agrees.reshape(-1)
             self._errors -= lost
+        torch.maximum(self._errors, self._rough, out=self._errors)
         bound = element_tolerance(
             reference, self._errors, self._changes, dtype, self._length, coarse=coarse
         )

@@ -41,6 +41,7 @@ from coding_framework.cuda.expected.model_calls import one_thread, rounding_unit
 from coding_framework.cuda.expected.model_calls import perturbed as _perturbed
 from coding_framework.cuda.expected.parameters import redraw_parameters, vary_parameters
 from coding_framework.cuda.expected.signature import ModelSignature
+from coding_framework.cuda.expected.tf32 import RUNS, in_tf32
 from coding_framework.cuda.expected.tolerance import ExpectedOutput, OutputSpread
 from coding_framework.errors import (
     BrokenTaskError,
@@ -50,6 +51,7 @@ from coding_framework.errors import (
     UsageError,
 )
 from coding_framework.reference_model import (
+    is_in_tf32,
     make_model,
     recorded_definitions,
     run_reference,
@@ -451,10 +453,11 @@ def computed(
             kind = "plain"  # PyTorch may lose an answer there
         parameters = tuple(t.detach().clone().contiguous() for t in state.values())
         length = case.reduction_length
+        tf32 = is_in_tf32(task.reference)
         if place is None:
-            outputs = finely_expected(model, inputs, length, runs, kind)
+            outputs = finely_expected(model, inputs, length, runs, kind, tf32=tf32)
         else:
-            outputs = _expected_outputs(model, inputs, length, runs, place.new_spread)
+            outputs = _expected_outputs(model, inputs, length, runs, place.new_spread, tf32)
     init_args = case.init_args or task.init_args
     signature = ModelSignature(init_args, tuple(state), task.scalar_positions)
     return Expectation(seed, inputs, parameters, signature, outputs, runs)
@@ -513,6 +516,7 @@ def _expected_outputs(
     reduction_length: int,
     runs: int,
     new_spread: NewSpread,
+    tf32: bool,
 ) -> tuple[ExpectedOutput, ...]:
     native = _call(model, inputs)
     reference = _call_in_float64(model, inputs)
@@ -522,6 +526,12 @@ def _expected_outputs(
     ]
     for _ in range(runs):
         _add_run(spreads, model, inputs)
+    for run in range(RUNS if tf32 else 0):
+        for spread, n, r in zip(
+            spreads, in_tf32(model, inputs, reference, run), reference, strict=True
+        ):
+            if spread is not None:
+                spread.add(n, r, rounding_unit(inputs))
     return tuple(
         ExpectedOutput(r, n, None if s is None else s.tolerance(n.dtype, reduction_length))
         for n, r, s in zip(native, reference, spreads, strict=True)

@@ -42,6 +42,7 @@ from coding_framework.cuda.timing.results import Baselines, TimedCase, measured_
 from coding_framework.cuda.timing.statistics import Timing
 from coding_framework.errors import DeviceFullError
 from coding_framework.paths import cache_dir, write_json_atomic
+from coding_framework.reference_model import is_in_tf32, products_as_they_are
 from coding_framework.types import (
     BackendName,
     BaselinesName,
@@ -253,7 +254,8 @@ class CudaBackend:
                 pass
         time_it = time_model if mode == "eager" else time_compiled
         try:
-            return time_it(model, draws, self.place, self.protocol)
+            with products_as_they_are("high" if is_in_tf32(task.reference) else None):
+                return time_it(model, draws, self.place, self.protocol)
         except torch.OutOfMemoryError as e:
             raise DeviceFullError(f"the GPU has no room for {task.name} itself: {e}") from e
 
