@@ -104,7 +104,7 @@ def _write_from_module(path: Path, kernel: Path, args: Namespace) -> None:
     from coding_framework.agents.prompts.contract import contract_of
     from coding_framework.data.kernels import kernels_of
 
-    task = read_task(Namespace(task=args.module, inputs=args.inputs, init=args.init))
+    task = read_task(Namespace(**{**vars(args), "task": args.module}))
     write_atomic(path, task.reference)
     print(f"{path}: the module, its sizes and its inputs")
     try:

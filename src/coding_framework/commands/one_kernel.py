@@ -32,13 +32,6 @@ def add_task(parser: ArgumentParser, flag: str = "--task") -> None:
     text = "a name, a file, or FILE.py:CLASS for a PyTorch module of your own"
     parser.add_argument(flag, **needed, metavar="TASK", help=text)  # type: ignore[arg-type]
     add_module_flags(parser)
-    parser.add_argument(
-        "--precision",
-        choices=["fp32", "tf32"],
-        default="fp32",
-        help="tf32: products may read their factors as TF32, also where the task's file does not "
-        "ask PyTorch for it",
-    )
 
 
 def add_module_flags(parser: ArgumentParser) -> None:
@@ -52,6 +45,13 @@ def add_module_flags(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--init", default="", metavar="ARGUMENTS", help="with FILE.py:CLASS: '256, bias=False'"
+    )
+    parser.add_argument(
+        "--precision",
+        choices=["fp32", "tf32"],
+        default="fp32",
+        help="tf32: products may read their factors as TF32, also where the task's file does not "
+        "ask PyTorch for it",
     )
 
 

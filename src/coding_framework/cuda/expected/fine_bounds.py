@@ -54,7 +54,6 @@ def finely_expected(
     reduction_length: int,
     runs: int,
     edge: EdgeKind | None,
-    *,
     tf32: bool = False,
 ) -> tuple[ExpectedOutput, ...]:
     """runs: in which each operation is inexact; more never draw others than fewer. tf32: whether

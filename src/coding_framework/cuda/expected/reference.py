@@ -455,7 +455,7 @@ def computed(
         length = case.reduction_length
         tf32 = is_in_tf32(task.reference)
         if place is None:
-            outputs = finely_expected(model, inputs, length, runs, kind, tf32=tf32)
+            outputs = finely_expected(model, inputs, length, runs, kind, tf32)
         else:
             outputs = _expected_outputs(model, inputs, length, runs, place.new_spread, tf32)
     init_args = case.init_args or task.init_args
