@@ -82,8 +82,8 @@ def drawn_input(spec: TensorSpec) -> torch.Tensor:
 
     dtype = getattr(torch, spec.dtype)
     if not dtype.is_floating_point:
-        least, most = int(spec.low or 0), int(1 if spec.high is None else spec.high)
-        drawn = torch.randint(least, most + 1, spec.shape)
+        end = int(1 if spec.high is None else spec.high) + 1
+        drawn = torch.randint(int(spec.low or 0), end, spec.shape)
     elif spec.low is None and spec.high is None:
         drawn = torch.randn(spec.shape)
     else:
