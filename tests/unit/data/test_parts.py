@@ -110,6 +110,14 @@ def test_a_counter_of_the_module_is_no_step() -> None:
     assert part.task.ops == ("batch_norm", "relu")
 
 
+def test_what_a_part_makes_step_by_step_is_said_once() -> None:
+    forward = "m = torch.zeros(x.size(0), x.size(1), dtype=torch.int64)\n"
+    forward += "for k in range(12): m[k:, k:] = m[k:, k:] + m[:1, :1] + k\n"
+    (part,) = parted(whole_of(module(forward + "return x * (m > 3)")))
+    assert part.task.ops == ("mul",)
+    assert len(part.task.reference) < 20_000
+
+
 def test_equal_parts_have_one_key() -> None:
     first, second = parted(whole_of(module("return torch.cumsum(torch.cumsum(x, 1), 1)")))
     assert first.key == second.key

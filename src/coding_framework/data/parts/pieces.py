@@ -29,6 +29,8 @@ MOST_TOGETHER = 5
 so."""
 _MOST_FIXED = 256
 """Elements of a constant that the whole makes for its parts."""
+_LONG = 80
+"""Characters of an expression from which it has a line of its own."""
 _NAMES = ("x", "y", "z", "w", "u", "v")
 _LIKES = ("zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full")
 """What they are of counts by its shape alone."""
@@ -281,8 +283,12 @@ class _Writer:
         if node in self.names:
             return self.names[node]
         if node in self.inline:
-            self.names[node] = spelled(node, self._text, self.plain)
-            return self.names[node]
+            text = spelled(node, self._text, self.plain)
+            if len(text) > _LONG:  # what is read twice in it would be said twice, and so on
+                self.lines.append(f"t{len(self.lines)} = {text}")
+                text = f"t{len(self.lines) - 1}"
+            self.names[node] = text
+            return text
         wanted = node.name if node.op == "argument" else ""
         if not wanted or re.fullmatch(r"in(put)?\d+", wanted):
             wanted = _NAMES[len(self.tensors) % len(_NAMES)]
