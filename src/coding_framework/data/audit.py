@@ -159,10 +159,13 @@ def _hits(train: Sequence[Function], held_out: Sequence[Function]) -> Iterable[H
 
 
 def _module_text(function: Function) -> str:
-    """The module's statements, constants dropped: an axis is none."""
-    return re.sub(
-        r"(?<!dim=)\b\d+(\.\d+)?\b", "C", _normalised_module(build_task(function).reference)
-    )
+    """The module's statements, constants dropped: an axis is none. Which axis `dim=1` is, the rank
+    of the input says: the last one of a matrix, the middle one of three."""
+    task = build_task(function)
+    text = re.sub(r"(?<!dim=)\b\d+(\.\d+)?\b", "C", _normalised_module(task.reference))
+    if re.search(r"dim=\d", text) is None:
+        return text
+    return f"{text} of {len(task.cases[0].inputs[0].shape)} axes"
 
 
 def _kernel_hits(
