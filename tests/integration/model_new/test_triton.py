@@ -109,6 +109,12 @@ def test_what_is_no_kernel_ends_in_a_sentence(
     assert (verdict.status, said in verdict.reason) == (status, True), verdict.reason
 
 
+@pytest.mark.parametrize("name", ["add", "m", "param"])
+def test_a_kernel_may_have_a_name_of_ptx(judge: Judge, name: str) -> None:
+    verdict = judged(judge, "gelu_helper", ("gelu_kernel", name))
+    assert verdict.status is Status.CORRECT, verdict.reason
+
+
 def test_an_endless_kernel_times_out(judge: Judge) -> None:
     endless = "    while tl.atomic_add(out, 0.0) < 1e30:\n        pass\n    if EVEN:\n"
     verdict = judged(judge, "gelu_helper", ("    if EVEN:\n", endless))

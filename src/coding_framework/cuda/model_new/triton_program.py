@@ -160,7 +160,8 @@ def _compiled(
     except Exception as e:
         _failed(f"{type(e).__name__}: {e}", _line_of(kernel))
     entry = f"{about['name']}_{mark}"
-    ptx = made.replace(about["name"], entry)
+    # An instruction may have the kernel's name, so only what defines it is changed.
+    ptx = re.sub(rf"(?<![\w.$%]){about['name']}(?=\(|_param_\d)", entry, made)
     for name in _GLOBAL.findall(ptx):
         ptx = re.sub(rf"\b{name}\b", f"{name}_{mark}", ptx)
     launch = {
