@@ -75,6 +75,7 @@ LAUNCH = "        gelu_kernel[(triton.cdiv(n, 512),)](x, out, n, BLOCK=512)\n"
 FORMS = [
     ("HALF, mask", "HALT, mask", Status.COMPILE_ERROR, "HALT is not defined"),
     ("tl.erf(", "tl.erff(", Status.COMPILE_ERROR, "has no attribute 'erff'"),
+    ("    if EVEN:", "    tl.flip(at)\n    if EVEN:", Status.COMPILE_ERROR, "line 20: "),
     ("BLOCK=512)", "BLOCK=500)", Status.COMPILE_ERROR, "arange's range must be a power of 2"),
     ("BLOCK=512)", "BLOCK=512, B=1)", Status.RUNTIME_ERROR, "B was specified but unrecognised"),
     ("BLOCK=512)", "BLOCK=512, num_ctas=2)", Status.COMPILE_ERROR, "clusters are not supported"),
@@ -91,6 +92,34 @@ FORMS = [
         "        triton.jit(eval('lambda x: None'))[(1,)](x)\n",
         Status.COMPILE_ERROR,
         "is not a function under @triton.jit at the top of the file",
+    ),
+    (
+        "    if EVEN:",
+        "    tl.device_print('n', n)\n    if EVEN:",
+        Status.CORRECT,
+        "",
+    ),
+    (
+        LAUNCH,
+        LAUNCH.replace(
+            "  gelu", "  __import__('threading').Thread(target=lambda: 0).start()\n        gelu"
+        ),
+        Status.REJECTED,
+        "thread",
+    ),
+    (
+        "class ModelNew",
+        "def made():\n    @triton.jit\n    def inner(x):\n        pass\n    return inner\n\n\n"
+        "class ModelNew",
+        Status.CORRECT,
+        "",
+    ),
+    (
+        "class ModelNew",
+        "@triton.jit\ndef gelu_kernel(x, out, n, BLOCK: tl.constexpr):\n    pass\n\n\n"
+        "class ModelNew",
+        Status.WRONG_OUTPUT,
+        "",
     ),
     (
         "HALF = ",

@@ -21,6 +21,8 @@ _MEMBER = re.compile(
     r'member "(?P<name>\w+)"'
 )
 _MACRO = re.compile(r'identifier "(?P<name>(?:AT|C10|TORCH|CUDA_KERNEL)_\w+)" is undefined')
+_TRITON = re.compile(r"(?P<name>type \w+) not supported in this architecture")
+"""Of Triton's compiler, which has sm_80 as its target."""
 _LIBRARIES = re.compile(
     r"(?:curand|cusparse|cusolver|cufft|cublas|cudnn|nvrtc|nccl|nvshmem)\w*\.h(?:pp)?"
     r"|(?:cutlass|cute|cub|thrust|nvtx3|cuda|nvfunctional|cooperative_groups)/[\w./]+"
@@ -36,7 +38,7 @@ _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def gap_in(message: str) -> str | None:
-    """The header, member or macro that nvcc misses and that is missing in ours alone; else None."""
+    """The header, member, macro or Triton type that is missing in ours alone; else None."""
     if found := _HEADER.search(message):
         name = found["name"] or found["other"]
         return f"the header {name}" if _is_header(name) else None
@@ -45,6 +47,8 @@ def gap_in(message: str) -> str | None:
         return f"{where}::{found['name']}" if found["name"] in _names() else None
     if found := _MACRO.search(message):
         return found["name"] if found["name"] in _names() else None
+    if found := _TRITON.search(message):
+        return f"Triton's {found['name']}"
     return None
 
 

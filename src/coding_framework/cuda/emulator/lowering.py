@@ -265,4 +265,5 @@ _LOWERERS: dict[str, Callable[[Assembler, Instruction], None]] = {
     "nanosleep": lower_nothing,
     "prefetch": lower_nothing,
     "prefetchu": lower_nothing,
+    "createpolicy": lower_nothing,  # the accesses that name it ignore it
 }

@@ -3,9 +3,9 @@
     python -c "..." PTXAS ARCHITECTURE
 
 In the current folder lie `kernel.cu`, which is the answer, and `wanted.json`, its requests. It
-writes `kernel.ptx`, one module of all kernels, `triton.json` (what a launch needs, by request), and
-becomes ptxas. Of the answer only imports of Triton, constants and functions under `@triton.jit` are
-run. Errors are printed as nvcc prints them.
+writes `kernel.ptx`, one module of all kernels, for the emulator, and `triton.json` (what a launch
+needs, by request), and becomes ptxas. Of the answer only imports of Triton, constants and functions
+under `@triton.jit` are run. Errors are printed as nvcc prints them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import re
 import sys
 from typing import Any, NoReturn
 
-SOURCE, PTX = "kernel.cu", "kernel.ptx"
+SOURCE, PTX, PLAIN_PTX = "kernel.cu", "kernel.ptx", "plain.ptx"
 TARGET = 80
 """Compute capability: what runs on all newer GPUs, and on the emulator."""
 PTX_VERSION = 84
@@ -27,6 +27,7 @@ _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+("[^"\n]*"(?:[ \t]+"[^"\n]*")
 _LOC = re.compile(r"^([ \t]*\.loc[ \t]+)(\d+)\b", re.MULTILINE)
 _SECTIONS = re.compile(r"^[ \t]*\.section\b.*", re.MULTILINE | re.DOTALL)
 _SHARED = re.compile(r"^\.extern \.shared [^\n]*\n", re.MULTILINE)
+_SHARED_STORE = re.compile(r"\bst\.shared\b")
 _GLOBAL = re.compile(r"^\.global [^;=\n]*?\b(\w+)\[", re.MULTILINE)
 
 
@@ -43,12 +44,16 @@ def main(ptxas: str, architecture: str) -> NoReturn:
         digest = hashlib.sha256(request.encode()).hexdigest()
         ptx, launches[digest] = _compiled(json.loads(request), names, digest[:8])
         modules.append(ptx)
-    with open(PTX, "w", encoding="utf-8", newline="") as file:
-        file.write(_joined(modules))
+    plain = _joined(modules)
+    # Lanes of a warp may store one sum, rounded each in its way, at one address. Triton allows it;
+    # the emulator, which reads this text, does so for volatile stores. ptxas reads the other.
+    for name, text in ((PLAIN_PTX, plain), (PTX, _SHARED_STORE.sub("st.volatile.shared", plain))):
+        with open(name, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
     with open("triton.json", "w", encoding="utf-8") as file:
         json.dump(launches, file)
     cubin = f"kernel.sm_{architecture}.cubin"
-    os.execv(ptxas, [ptxas, "-v", f"-arch=sm_{architecture}", "-lineinfo", PTX, "-o", cubin])
+    os.execv(ptxas, [ptxas, "-v", f"-arch=sm_{architecture}", "-lineinfo", PLAIN_PTX, "-o", cubin])
 
 
 def _failed(message: str, line: int = 1) -> NoReturn:
@@ -152,11 +157,15 @@ def _compiled(
             if name != "cubin":
                 made = stage(made, about)
     except CompilationError as e:
-        while isinstance(e.__cause__, CompilationError):  # of a function that it calls
+        functions = {f.src: f for f in names.values() if isinstance(f, JITFunction)}
+        line = _line_of(kernel)
+        while True:  # to the innermost function, which may be one of Triton's own
+            if e.src in functions:
+                line = _line_of(functions[e.src]) + getattr(e.node, "lineno", 1) - 1
+            if not isinstance(e.__cause__, CompilationError):
+                break
             e = e.__cause__
-        functions = [f for f in names.values() if isinstance(f, JITFunction) and f.src == e.src]
-        first = _line_of(functions[0] if functions else kernel)
-        _failed(e.error_message or str(e.__cause__ or e), first + getattr(e.node, "lineno", 1) - 1)
+        _failed(e.error_message or str(e.__cause__ or e), line)
     except Exception as e:
         _failed(f"{type(e).__name__}: {e}", _line_of(kernel))
     entry = f"{about['name']}_{mark}"
