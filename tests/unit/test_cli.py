@@ -160,6 +160,8 @@ def test_a_task_of_the_users_own_is_shown_with_its_call(tmp_path, capsys):
         "forward(Tensor x[8, 32], Tensor norm_weight[32], Tensor norm_bias[32], int columns)" in out
     )
     assert "may be left out" in out
+    assert "def __init__(self, columns): ..." in out
+    assert "in Triton" in out
 
 
 def test_help_and_errors_load_nothing_heavy():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 from argparse import ArgumentParser, Namespace
@@ -97,7 +98,37 @@ def _how_it_is_called(task: Task) -> list[str]:
     lines = ["", "a kernel's forward is called as", f"  {contract.signature}"]
     if contract.numbers:
         lines.append("the numbers at the end may be left out, all of them")
-    return lines
+    return [*lines, *_as_python(task)]
+
+
+_MODEL = """
+or a Python file is judged: its ModelNew is made and called like the Model above, its tensors have
+no values there, and its kernels are in Triton, at the top of the file, or of load_inline
+
+  @triton.jit
+  def kernel(x, out, n, BLOCK: tl.constexpr): ...
+
+  class ModelNew(torch.nn.Module):
+      def __init__({made}): ...
+      def forward({called}):
+          out = torch.empty(...)
+          kernel[(triton.cdiv(out.numel(), 256),)](..., out, out.numel(), BLOCK=256)
+          return out"""
+
+
+def _as_python(task: Task) -> list[str]:
+    """How a KernelBench answer looks; nothing where the reference is no module."""
+    arguments = {
+        function.name: ast.unparse(function.args)
+        for model in ast.parse(task.reference).body
+        if isinstance(model, ast.ClassDef) and model.name == "Model"
+        for function in model.body
+        if isinstance(function, ast.FunctionDef)
+    }
+    if "forward" not in arguments:
+        return []
+    made = arguments.get("__init__", "self")
+    return _MODEL.format(made=made, called=arguments["forward"]).split("\n")
 
 
 def run_build(args: Namespace) -> int:
