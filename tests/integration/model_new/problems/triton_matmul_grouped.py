@@ -1,0 +1,16 @@
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return x @ y
+
+
+def get_inputs():
+    return [torch.randn(80, 96, dtype=torch.float16), torch.randn(96, 112, dtype=torch.float16)]
+
+
+def get_init_inputs():
+    return []
