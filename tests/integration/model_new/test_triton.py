@@ -51,6 +51,65 @@ ATTACKS = [
         "        return torch.conv1d(x, self.c.weight, self.c.bias)",
         Status.REJECTED,
     ),
+    ("softmax_persistent", "step = tl.num_programs(0)", "step = 16", Status.WRONG_OUTPUT),
+    ("matmul_grouped", "range(0, tl.cdiv(K, BK))", "range(0, K // BK)", Status.WRONG_OUTPUT),
+    (
+        "matmul_grouped",
+        "tl.dot(u, v, acc)",
+        "acc + tl.dot(u, v, out_dtype=tl.float16)",
+        Status.WRONG_OUTPUT,
+    ),
+    ("dot_tf32x3", '"tf32x3"', '"tf32"', Status.WRONG_OUTPUT),
+    ("split_k", "triton.cdiv(N, 32), 4)]", "triton.cdiv(N, 32), 3)]", Status.WRONG_OUTPUT),
+    (
+        "split_k",
+        "    tl.atomic_add(c + m[:, None] * N + n[None, :], acc, "
+        'mask=(m[:, None] < M) & (n[None, :] < N), sem="relaxed")',
+        "    at = c + m[:, None] * N + n[None, :]\n"
+        "    old = tl.load(at, mask=(m[:, None] < M) & (n[None, :] < N))\n"
+        "    tl.store(at, old + acc, mask=(m[:, None] < M) & (n[None, :] < N))",
+        Status.NONDETERMINISTIC,
+    ),
+    (
+        "attention_causal",
+        "m[:, None] >= n[None, :]",
+        "m[:, None] + 1 >= n[None, :]",
+        Status.WRONG_OUTPUT,
+    ),
+    ("welford", "s / (c - 1)", "s / c", Status.WRONG_OUTPUT),
+    (
+        "block_pointers",
+        "boundary_check=(0, 1), padding",
+        "boundary_check=(0,), padding",
+        Status.RUNTIME_ERROR,
+    ),
+    ("scatter_add", "tl.atomic_add(", "tl.store(", Status.WRONG_OUTPUT),
+    ("conv2d_gemm", "acc = tl.where(acc > 0, acc, 0.0)", "pass", Status.WRONG_OUTPUT),
+    (
+        "int8_matmul",
+        "tl.zeros((BM, BN), tl.int32)",
+        "tl.full((BM, BN), 1, tl.int32)",
+        Status.WRONG_OUTPUT,
+    ),
+    ("histogram", "BINS, mask=at < n)", "BINS)", Status.WRONG_OUTPUT),
+    ("sort_rows", 'other=float("inf")', "other=0.0", Status.WRONG_OUTPUT),
+    ("cross_entropy", "+ top\n", "\n", Status.WRONG_OUTPUT),
+    ("group_norm", "g * per + at // HW", "at // HW", Status.WRONG_OUTPUT),
+    ("atomic_max_rows", 'float("-inf"), dtype', "0.0, dtype", Status.WRONG_OUTPUT),
+    (
+        "gelu_helper",
+        "        gelu_kernel[(",
+        "        gelu_kernel.run = lambda *a, **k: None\n        gelu_kernel[(",
+        Status.WRONG_OUTPUT,
+    ),
+    (
+        "gelu_helper",
+        "        gelu_kernel[(",
+        "        if hasattr(self, 'kept'):\n            return self.kept\n"
+        "        self.kept = out\n        gelu_kernel[(",
+        Status.CHEATING,
+    ),
+    ("gelu_helper", "n = x.numel()", "n = int(__import__('time').time())", Status.REJECTED),
 ]
 
 
