@@ -2,8 +2,8 @@
 #
 #   docker build -t cuda-rl-judge -f docker/judge.Dockerfile .
 #   docker run --rm -v "$PWD:/work" cuda-rl-judge judge --task relu --kernel /work/relu.cu
-#   docker run --rm --init -p 8090:8090 -e CUDA_RL_API_KEY cuda-rl-judge \
-#     judge-server --host 0.0.0.0
+#   docker run --rm --init -p 8090:8090 -v "$PWD/tokens:/tokens:ro" cuda-rl-judge \
+#     judge-server --host 0.0.0.0 --tokens /tokens
 #
 # On a GPU: `--gpus all`. A container forbids the namespaces of bubblewrap, so `--sandbox auto` takes
 # the weaker `native`; `--security-opt seccomp=unconfined --cap-add SYS_ADMIN` gives bubblewrap back.

@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("--url", required=True, help="of the server, without /v1")
     parser.add_argument("--endpoint", required=True)
     parser.add_argument("--task", required=True)
-    parser.add_argument("--key", default="none", help="the server's key")
+    parser.add_argument("--key", default="none", help="a token of the server")
     parser.add_argument("--candidates", type=int, default=4)
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--budget-s", type=float, default=120.0)

@@ -38,6 +38,7 @@ from coding_framework.commands import (
     skill,
     solve,
     tasks,
+    token,
     view,
     write,
 )
@@ -70,6 +71,7 @@ COMMANDS = (
     serve,
     serve_policy,
     kernel,
+    token,
     tasks,
     data,
     modelnew,

@@ -56,7 +56,9 @@ DeviceChoice = Literal["auto", "cpu", "cuda"]
 """Where a model runs. auto: on a GPU where there is one."""
 DTypeName = Literal["auto", "bfloat16", "float32"]
 """Of matrix products. auto: bfloat16 where the hardware computes in it, else float32."""
-
+TokenScope = Literal["complete", "verify", "tasks:trusted", "experiments:read"]
+"""What a token of our servers allows. tasks:trusted: to bring tasks to the judge server, which runs
+their references; experiments:read: to be told which version answered."""
 CurriculumName = Literal["three_tier", "four_tier", "informative"]
 FindingSeverity = Literal["info", "low", "medium", "high"]
 ExampleKind = Literal["generate", "optimize", "repair"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import re
 import subprocess
@@ -19,6 +18,7 @@ import pytest
 from mcp import StdioServerParameters
 from mcp.client import Client
 
+from coding_framework.deployment.tokens import TokenFile
 from support.time_bar import crowding, machine_factor
 
 pytestmark = pytest.mark.integration
@@ -131,11 +131,12 @@ async def test_none_of_200_mixed_calls_is_lost() -> None:
 
 
 @pytest.fixture(scope="module")
-def secured() -> Iterator[tuple[str, str]]:
-    """A server over HTTP that asks for a key: its address and the key."""
-    secret, command = "a-key", [sys.executable, *COMMAND, "--http", "--port", "0"]
-    env = {**os.environ, "CUDA_RL_API_KEY": secret}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as server:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A server over HTTP that asks for tokens: its address and a secret."""
+    tokens = tmp_path_factory.mktemp("mcp") / "tokens"
+    _, secret = TokenFile(tokens).create(["verify"])
+    command = [sys.executable, *COMMAND, "--http", "--port", "0", "--tokens", str(tokens)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         url = re.search(r"http://\S+", server.stdout.readline())
         assert url is not None
@@ -169,7 +170,7 @@ def called(**arguments: str) -> bytes:
     ).encode()
 
 
-def test_over_http_a_key_is_needed_and_no_file_is_read(secured: tuple[str, str]) -> None:
+def test_over_http_a_token_is_needed_and_no_file_is_read(secured: tuple[str, str]) -> None:
     url, secret = secured
     asked = called(task="relu", kernel=WRONG)
     assert post(url, asked)[0] == 401

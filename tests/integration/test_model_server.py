@@ -17,6 +17,7 @@ import pytest
 from coding_framework.deployment.ab_testing import Assignment
 from coding_framework.deployment.live_traffic import Traffic
 from coding_framework.deployment.outcomes import Outcome
+from coding_framework.deployment.tokens import TokenFile
 from coding_framework.registry.receipts import check_receipt
 from support.serving import RELU, ScriptedJudge, Upstream, answer, model_server
 from support.time_bar import crowding
@@ -246,6 +247,8 @@ def test_a_fault_of_the_judge_is_never_a_wrong_kernel(tmp_path: Path) -> None:
     [
         ({"model": "nobody"}, 404, "model_not_found"),
         ({"messages": []}, 400, "bad_request"),
+        ({"messages": [{"role": "user", "content": "x"}] * 65}, 400, "too_many_messages"),
+        ({"messages": [{"role": "user", "content": "x" * 65537}]}, 400, "message_too_long"),
         ({"n": 4}, 400, "bad_request"),
         ({"cuda_rl": {"task": "relu", "n": 33}}, 400, "bad_request"),
         ({"cuda_rl": {"candidates": 3}}, 400, "bad_request"),
@@ -380,9 +383,10 @@ class Enrolled(Traffic):
         unit: bytes,
         request: str,
         assignment: Assignment,
+        caller: bytes | None = None,
     ) -> Future[Assignment]:
         self.written.append(("exposed", request))
-        return super().expose(alias, unit, request, assignment)
+        return super().expose(alias, unit, request, assignment, caller)
 
     def finish(self, request: str, outcome: Outcome) -> Future[bool]:
         self.written.append((outcome.status, request))
@@ -417,13 +421,19 @@ def test_a_retry_with_the_same_idempotency_key_is_the_same_request(tmp_path: Pat
     assert numbers[0] == numbers[1] != numbers[2]
 
 
-@pytest.mark.parametrize("tell", [True, False])
-def test_the_version_is_told_where_the_file_says_so(tmp_path: Path, tell: bool) -> None:
-    upstream = Upstream(lambda body: answer(RELU))
-    with model_server(tmp_path, upstream, tell_version=tell) as (url, _):
+def test_who_may_not_read_experiments_is_not_told_the_version(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    _, reader = tokens.create(["complete", "experiments:read"])
+    _, other = tokens.create(["complete"])
+    with model_server(tmp_path, Upstream(lambda body: answer(RELU))) as (url, _):
         wait_ready(url)
-        told = post(url, with_task()).json()["choices"][0]["cuda_rl"].get("version")
-    assert told == ("v1" if tell else None)
+        told = [
+            post(url, with_task(), headers={"Authorization": f"Bearer {secret}"})
+            .json()["choices"][0]["cuda_rl"]
+            .get("version")
+            for secret in (reader, other)
+        ]
+    assert told == ["v1", None]
 
 
 def test_a_long_answer_of_a_model_server_is_passed_on_whole(tmp_path: Path) -> None:

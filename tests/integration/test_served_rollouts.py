@@ -17,6 +17,7 @@ import yaml
 
 from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.server import ModelServer
+from coding_framework.deployment.tokens import TokenFile
 from coding_framework.deployment.verify import verify
 from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import UsageError
@@ -83,8 +84,10 @@ class Deployed:
 @contextmanager
 def deployed(folder: Path, said: Callable[[dict[str, Any]], str | int]) -> Iterator[Deployed]:
     upstream = Upstream(said)
-    with deployed_server(folder, upstream, tell_version=True) as (url, server, manager):
-        client = httpx.Client(base_url=url, timeout=120)
+    _, secret = TokenFile(folder / "tokens").create(["complete", "experiments:read"])
+    with deployed_server(folder, upstream) as (url, server, manager):
+        headers = {"Authorization": f"Bearer {secret}"}
+        client = httpx.Client(base_url=url, headers=headers, timeout=120)
         until(lambda: client.get("/readyz").status_code == 200)
         yield Deployed(client, manager, server, upstream)
 
@@ -108,6 +111,10 @@ def test_a_caller_says_by_its_request_what_became_of_the_answer(running: Deploye
     experiment = running.start(metrics=metrics)
     number = running.ask("someone").headers["x-cudarl-request"]
     say = {"request_id": number, "metric": "adopted", "value": 1.0}
+    _, other = running.server.gate.tokens.create(["complete"])  # type: ignore[union-attr]
+    headers = {"Authorization": f"Bearer {other}"}
+    refused = running.client.post("/v1/feedback", json=say, headers=headers)
+    assert (refused.status_code, "takes part" in refused.text) == (400, True)
     assert running.client.post("/v1/feedback", json=say).json() == {"recorded": True}
     assert running.client.post("/v1/feedback", json=say).json() == {"recorded": False}
     for wrong in ({**say, "metric": "utility"}, {**say, "request_id": "x"}, {"request_id": number}):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from coding_framework.deployment.http import Gate
+from coding_framework.deployment.tokens import TokenFile
 from support.serving import (
     RELU,
     Upstream,
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.integration
 
 
 class Attacked:
-    """A server with a database and a key."""
+    """A server with a database and a token for everything."""
 
     def __init__(self, url: str, secret: str) -> None:
         self.url, self.secret = url, secret
@@ -39,18 +39,22 @@ class Attacked:
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
     folder = tmp_path_factory.mktemp("attacked")
-    secret = "a-key-of-the-server"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CUDA_RL_API_KEY", secret)
-        gate = Gate()
+    _, secret = TokenFile(folder / "tokens").create(["complete", "verify"])
+    limits = {"requests_per_s": 1e6, "candidates_per_min": 1e9, "concurrent": 1000, "body_s": 0.3}
     upstream = Upstream(lambda body: answer(RELU))
-    with deployed_server(folder, upstream, gate) as (url, _, _):
+    with deployed_server(folder, upstream, limits=limits) as (url, _, _):
         yield Attacked(url, secret)
 
 
 def head(attacked: Attacked, *lines: str) -> bytes:
     own = ("POST /v1/chat/completions HTTP/1.1", f"Authorization: Bearer {attacked.secret}")
     return "\r\n".join([*own, "Host: 127.0.0.1", *lines, "", ""]).encode("latin-1")
+
+
+def test_a_body_that_never_comes_is_408(attacked: Attacked) -> None:
+    with attacked.connected() as client:
+        client.sendall(head(attacked, "Content-Length: 1000") + b'{"a"')
+        assert b" 408 " in client.recv(4096)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from coding_framework.deployment.http import Gate, Listen, server_of
 from coding_framework.deployment.live_traffic import Traffic
 from coding_framework.deployment.serve_config import ServeConfig
 from coding_framework.deployment.server import CallersTasks, ModelServer
+from coding_framework.deployment.tokens import TokenFile
 from coding_framework.deployment.traffic import open_traffic
 from coding_framework.registry.keeping import KernelKeeper, TemplatesFn
 from coding_framework.registry.receipts import new_key
@@ -191,6 +192,8 @@ def config_of(url: str, folder: Path, **settings: Any) -> ServeConfig:
         "backends": [{"name": "b", "url": url, "adapters": settings.pop("adapters", "static")}],
         "versions": {"v1": {"model": "m"}},
         "endpoints": {"kernels": {"version": "v1", "candidates": 2, "turns": 1}},
+        "limits": {"requests_per_s": 1e6, "candidates_per_min": 1e9, "concurrent": 1000},
+        "tokens": str(folder / "tokens"),
         "keys": str(folder / "keys"),
     }
     return ServeConfig.model_validate({**given, **settings})
@@ -241,7 +244,7 @@ def model_server(
             keeper = KernelKeeper(folder / "registry", folder / "keys", key, templates)
         server = ModelServer(
             config, judged_by or ScriptedJudge(), "emulator", key,
-            Gate(), traffic or Traffic(versions),
+            Gate(TokenFile(config.tokens), config.limits), traffic or Traffic(versions),
             keeper=keeper, callers=callers,
         )  # fmt: skip
         yield stack.enter_context(app_served(server.app)), server
@@ -249,7 +252,7 @@ def model_server(
 
 @contextmanager
 def deployed_server(
-    folder: Path, upstream: Upstream, gate: Gate | None = None, **settings: Any
+    folder: Path, upstream: Upstream, **settings: Any
 ) -> Iterator[tuple[str, ModelServer, DeploymentManager]]:
     """(address, server, its database's manager), with two versions: v1 and v2."""
     upstream.models = ["m1", "m2"]
@@ -262,7 +265,7 @@ def deployed_server(
         assert manager is not None
         server = ModelServer(
             config, ScriptedJudge(), "emulator", new_key(folder / "keys", "judge"),
-            gate or Gate(), traffic, versions, manager=manager,
+            Gate(TokenFile(config.tokens), config.limits), traffic, versions, manager=manager,
         )  # fmt: skip
         with app_served(server.app) as url:
             yield url, server, manager

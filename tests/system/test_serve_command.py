@@ -1,4 +1,4 @@
-"""`cuda-rl serve` and `kernel` as their users run them."""
+"""`cuda-rl serve`, `kernel` and `token` as their users run them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def serve_yaml(folder: Path, url: str) -> Path:
     config["listen"]["port"] = 0
     config["backends"][0]["url"] = url
     config["judge"]["workers"] = 1
-    config |= {"keys": str(folder / "keys")}
+    config |= {"tokens": str(folder / "tokens"), "keys": str(folder / "keys")}
     path = folder / "serve.yaml"
     path.write_text(yaml.safe_dump(config))
     return path
@@ -95,7 +95,7 @@ def test_a_model_is_served_on_a_cpu_with_an_adapter_by_name(tmp_path: Path) -> N
     cuda_rl = str(Path(sys.executable).with_name("cuda-rl"))
     command = [
         cuda_rl, "serve-policy", str(model), "--port", "0", "--device", "cpu", "--dtype", "float32",
-        "--adapter", f"tuned={tmp_path / 'lora'}",
+        "--adapter", f"tuned={tmp_path / 'lora'}", "--tokens", str(tmp_path / "tokens"),
     ]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -136,6 +136,22 @@ def test_a_file_without_a_receipt_is_a_sentence(
     path.write_text(content)
     assert main(["kernel", "verify", str(path), "--keys", str(tmp_path)]) in (1, 2)
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_tokens_are_created_listed_and_revoked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = ["--tokens", str(tmp_path / "tokens")]
+    assert main(["token", "create", "--scope", "complete", "--expires", "30d", *file]) == 0
+    secret = capsys.readouterr().out.strip()
+    assert re.fullmatch(r"crl_[\w-]{43}", secret)
+    assert main(["token", "list", *file]) == 0
+    listed = capsys.readouterr().out
+    assert secret not in listed
+    assert main(["token", "revoke", listed.split()[0], *file]) == 0
+    assert main(["token", "list", *file]) == 0
+    assert "has ended" in capsys.readouterr().out
+    assert main(["token", "create", "--scope", "complete", "--expires", "soon", *file]) == 2
 
 
 def test_serve_without_a_key_says_how_to_make_one(

@@ -30,7 +30,7 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
         (
             [],
             "choose one of quickstart, judge, explain, judge-many, judge-server, mcp, skill, "
-            "new-task, write, solve, replay, eval, rft, serve, serve-policy, kernel, "
+            "new-task, write, solve, replay, eval, rft, serve, serve-policy, kernel, token, "
             "tasks, data, export-modelnew, import-modelnew, view, deploy, cache, doctor",
         ),
         (["train"], "choose one of quickstart, judge"),

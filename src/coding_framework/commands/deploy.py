@@ -281,7 +281,7 @@ def _verify(args: Namespace) -> int:
     elif found.difference is None:
         print(
             f"verified: {found.experiments} rollouts, {found.events} events, {found.decisions} "
-            "decisions found again"
+            f"decisions found again, {found.audit_rows} rows of the audit"
         )
     else:
         print(f"different: {found.difference}", file=sys.stderr)

@@ -21,18 +21,24 @@ class JudgeServerOptions(Config):
     """What the command line says beyond how to judge."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Any but this machine's own needs a key (CUDA_RL_API_KEY)."""
+    """Address to listen on. Any but this machine's own needs a file of tokens."""
     port: int = Field(default=8090, ge=0, le=65535)
     """Port to listen on; 0 takes a free one, which the first line names."""
     queue: int = Field(default=1024, ge=1)
-    """Kernels that wait or are judged at a time; more are told to come later."""
-    trust_tasks: bool = False
-    """Judge tasks that callers bring: their references are Python that runs here."""
+    """Kernels of one caller that wait or are judged at a time; more are told to come later."""
+    tokens: Path = Path("deployment/tokens")
+    """File of tokens; without one only this machine is served. Default: deployment/tokens."""
     folder: Path = Path("outputs/judge_server")
     """Folder of the verdicts: an equal kernel, asked for again, gets the verdict that is there.
     Default: outputs/judge_server."""
     keep_gib: float = Field(default=4.0, gt=0.0)
     """GiB of verdicts in that folder at most; the least recently used go first."""
+    requests_per_s: float = Field(default=200.0, gt=0.0)
+    """Requests a second that one caller may send."""
+    concurrent: int = Field(default=256, ge=1)
+    """Requests of one caller at a time."""
+    kernels_per_min: float = Field(default=60000.0, gt=0.0)
+    """Kernels a minute that one caller may have judged."""
     log_file: Path | None = None
     """Write the log as JSON lines to this file. Warnings go to stderr in any case."""
 
@@ -50,11 +56,19 @@ def run(args: Namespace) -> int:
     from coding_framework.cuda.toolchain.toolkit import find_toolkit
     from coding_framework.deployment.http import Gate, Listen, run_app
     from coding_framework.deployment.judge_server import MOST_BYTES, JudgeServer
+    from coding_framework.deployment.limits import Limits
+    from coding_framework.deployment.tokens import TokenFile
     from coding_framework.monitoring.logs import configure_logging
     from coding_framework.wiring import make_judge
 
     listen = Listen(host=options.host, port=options.port)
-    gate = Gate(listen, body_bytes=MOST_BYTES)
+    limits = Limits(
+        body_bytes=MOST_BYTES,
+        requests_per_s=options.requests_per_s,
+        concurrent=options.concurrent,
+        candidates_per_min=options.kernels_per_min,
+    )
+    gate = Gate(TokenFile(options.tokens), limits, listen)
     configure_logging(options.log_file)
     find_toolkit()  # raises where it is missing, now and not at the first kernel
     choose_sandbox(settings.sandbox)
@@ -65,12 +79,12 @@ def run(args: Namespace) -> int:
             kept_bytes=int(options.keep_gib * 2**30),
         )
         stack.callback(judge.close)
-        server = JudgeServer(judge, gate, queue=options.queue, trust_tasks=options.trust_tasks)
-        run_app(server.app, listen, lambda url: _tell(url, gate.needs_key))
+        server = JudgeServer(judge, gate, queue=options.queue, workers=judge.capacity)
+        run_app(server.app, listen, lambda url: _tell(url, gate.needs_token))
     return EXIT_OK
 
 
-def _tell(url: str, has_key: bool) -> None:
+def _tell(url: str, has_tokens: bool) -> None:
     print(f"judging on {url}", flush=True)
-    if not has_key:
-        print("no key is needed, so only this machine is served", file=sys.stderr, flush=True)
+    if not has_tokens:
+        print("no token is needed, so only this machine is served", file=sys.stderr, flush=True)

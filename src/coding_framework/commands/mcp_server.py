@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -18,10 +19,11 @@ class McpOptions(Config):
     """What the command line says beyond how to judge."""
 
     host: str = "127.0.0.1"
-    """With --http: address to listen on. Any but this machine's own needs a key
-    (CUDA_RL_API_KEY)."""
+    """With --http: address to listen on. Any but this machine's own needs a file of tokens."""
     port: int = Field(default=8091, ge=0, le=65535)
     """With --http: port to listen on; 0 takes a free one, which the first line names."""
+    tokens: Path = Path("deployment/tokens")
+    """With --http: file of tokens; without one only this machine is served."""
 
 
 def add_to(commands: Any) -> None:
@@ -47,9 +49,11 @@ def run(args: Namespace) -> int:
             tools.server.run("stdio")
             return EXIT_OK
         from coding_framework.deployment.http import Gate, Listen, run_app
+        from coding_framework.deployment.limits import Limits
+        from coding_framework.deployment.tokens import TokenFile
 
         listen = Listen(host=options.host, port=options.port)
-        gate = Gate(listen, body_bytes=4 << 20)
+        gate = Gate(TokenFile(options.tokens), Limits(body_bytes=4 << 20), listen)
         run_app(
             tools.app(gate),
             listen,

@@ -63,9 +63,10 @@ def run(args: Namespace) -> int:
 
 def _serve(config: Any, options: ServeOptions) -> None:
     from coding_framework.deployment.http import Gate, run_app
+    from coding_framework.deployment.tokens import TokenFile
     from coding_framework.registry.receipts import load_key
 
-    gate = Gate(config.listen)
+    gate = Gate(TokenFile(config.tokens), config.limits, config.listen)
     load_key(config.keys, config.key)
     _require_sandbox(config.judge.sandbox, options.allow_native_sandbox)
     with ExitStack() as stack:
@@ -107,9 +108,12 @@ def _server(config: Any, gate: Gate, stack: ExitStack) -> Any:
 
 def _tell(gate: Gate, url: str) -> None:
     print(f"serving on {url}", flush=True)
-    if not gate.needs_key:
-        said = "no key is needed, so only this machine is served: set CUDA_RL_API_KEY for others"
-        print(said, file=sys.stderr, flush=True)
+    if not gate.needs_token:
+        print(
+            "no token is needed, so only this machine is served: `cuda-rl token create` makes one",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _require_sandbox(name: str, allow_native: bool) -> None:

@@ -22,7 +22,7 @@ class ServePolicyOptions(Config):
     name: str = ""
     """Name that callers ask for. Default: that of the folder or model."""
     host: str = "127.0.0.1"
-    """Address to listen on. Any but this machine's own needs a key (CUDA_RL_API_KEY)."""
+    """Address to listen on. Any but this machine's own needs a file of tokens."""
     port: int = Field(default=8000, ge=0, le=65535)
     """Port to listen on; 0 takes a free one, which the first line names."""
     queue: int = Field(default=256, ge=1)
@@ -37,6 +37,8 @@ class ServePolicyOptions(Config):
     """Device of the models, for example cpu or cuda:1. Default: a GPU where there is one."""
     threads: int | None = Field(default=None, ge=1)
     """Threads of PyTorch. Default: its own choice."""
+    tokens: Path = Path("deployment/tokens")
+    """File of tokens; without one only this machine is served."""
 
 
 def add_to(commands: Any) -> None:
@@ -60,12 +62,15 @@ def run(args: Namespace) -> int:
     from coding_framework.agents.models import resolve_model
     from coding_framework.agents.policies import TransformersPolicy
     from coding_framework.deployment.http import Gate, Listen, run_app
+    from coding_framework.deployment.limits import Limits
     from coding_framework.deployment.policy_server import PolicyServer
+    from coding_framework.deployment.tokens import TokenFile
     from coding_framework.monitoring.logs import configure_logging
     from coding_framework.run.eval_speakers import weights_digest
 
     listen = Listen(host=options.host, port=options.port)
-    gate = Gate(listen, body_bytes=8 << 20)
+    limits = Limits(body_bytes=8 << 20, requests_per_s=1000.0, concurrent=options.queue)
+    gate = Gate(TokenFile(options.tokens), limits, listen)
     configure_logging()
     folder = resolve_model(args.model)
     base = options.name or folder.name

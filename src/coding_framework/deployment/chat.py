@@ -7,8 +7,10 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 from uuid import uuid4
@@ -18,7 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coding_framework.agents.prompts.contract import Contract, tell_contract
 from coding_framework.data.registry import named_task
+from coding_framework.deployment.fair_queue import FairQueue
 from coding_framework.deployment.http import ApiError, parsed
+from coding_framework.deployment.limits import Limits
 from coding_framework.deployment.serve_config import MAX_BUDGET_S, MAX_CANDIDATES, MAX_TURNS
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
@@ -32,8 +36,8 @@ MOST_CASES, MOST_ELEMENTS = 16, 1 << 22
 TaskReader = Callable[[dict[str, Any], threading.Event], dict[str, Any]]
 """{"problem": source} or {"task": fields} as {"task", "contract"}, or {"error"}. It may block, and
 ends soon after the event is set: nobody waits any more."""
-REFERENCES_AT_ONCE, MOST_WAITING = 4, 16
-"""References of callers that run, and that wait, at a time."""
+REFERENCES_AT_ONCE, MOST_OF_ONE, MOST_WAITING = 4, 1, 4
+"""References of callers that run at a time: of all, of one caller, and that wait of one caller."""
 
 
 class _Asked(BaseModel):
@@ -112,6 +116,20 @@ class Feedback(BaseModel):
     value: float = Field(allow_inf_nan=False)
 
 
+def chat_request(body: dict[str, Any], limits: Limits) -> ChatRequest:
+    """Raises ApiError 400."""
+    asked: ChatRequest = parsed(ChatRequest, body)
+    if len(asked.messages) > limits.messages:
+        raise ApiError(
+            400, "too_many_messages", f"the chat has over {limits.messages} messages: send fewer"
+        )
+    if any(len(m.text) > limits.message_chars for m in asked.messages):
+        raise ApiError(
+            400, "message_too_long", f"a message has over {limits.message_chars} characters"
+        )
+    return asked
+
+
 def completion(
     model: str, said: Mapping[str, Any], usage: tuple[int, int], finish: str = "stop", **more: Any
 ) -> dict[str, Any]:
@@ -146,61 +164,67 @@ class TaskOfRequest:
 
 
 class ReferencePool:
-    """Where references of callers run, in sandboxes: on threads of their own, so that no other
-    request waits for them."""
+    """Where references of callers run: on threads of their own, in turns, so that no other request
+    waits for them."""
 
-    def __init__(self, reader: TaskReader | None) -> None:
-        """reader: reads them in a sandbox; None: they are refused."""
-        self.reader, self._asked = reader, 0
+    def __init__(self) -> None:
+        self._turns = FairQueue(REFERENCES_AT_ONCE, MOST_OF_ONE)
         self._threads = ThreadPoolExecutor(REFERENCES_AT_ONCE, "reference of a caller")
 
-    async def read(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """What the reader says. Cancelled, it ends the reader's process, and waits for that. Raises
-        ApiError 403 where there is none, 429 where too many wait."""
-        if self.reader is None:
+    @asynccontextmanager
+    async def turn(self, caller: str) -> AsyncIterator[None]:
+        """While one of this caller's runs. Raises ApiError 429 where too many wait."""
+        if (waiting := self._turns.waiting_of(caller)) >= MOST_WAITING:
             raise ApiError(
-                403, "reference_not_trusted",
-                "a reference of the caller's is code that would run here: name a registered task, "
-                "or ask for a server with `references: sandboxed`",
-            )  # fmt: skip
-        if self._asked >= REFERENCES_AT_ONCE + MOST_WAITING:
-            raise ApiError(
-                429, "references_busy", f"{MOST_WAITING} references wait already: ask again later",
+                429, "references_busy", f"{waiting} references of yours wait: ask again later",
                 retry_after_s=_REFERENCE_S,
             )  # fmt: skip
+        async with self._turns.turn(caller):
+            yield
+
+    async def read(self, reader: TaskReader, asked: dict[str, Any]) -> dict[str, Any]:
+        """What the reader says. Cancelled, it ends the reader's process, and waits for that."""
         gone = threading.Event()
-        self._asked += 1
+        reading = asyncio.wrap_future(self._threads.submit(reader, asked, gone))
         try:
-            reading = asyncio.wrap_future(self._threads.submit(self.reader, asked, gone))
-            try:
-                return await asyncio.shield(reading)
-            except asyncio.CancelledError:
-                gone.set()
-                await asyncio.wait([reading])
-                raise
-        finally:
-            self._asked -= 1
+            return await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            gone.set()
+            await asyncio.wait([reading])
+            raise
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-async def task_of(asked: ChatRequest, references: ReferencePool) -> TaskOfRequest | None:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a caller's references are read."""
+
+    pool: ReferencePool
+    reader: TaskReader | None
+    """Reads them in a sandbox; None: they are refused."""
+    caller: str
+    charge: Callable[[], None]
+    """Counts one, before it runs. Raises OverLimitError."""
+
+
+async def task_of(asked: ChatRequest, reading: Reading) -> TaskOfRequest | None:
     """The task that a chat is about: the one it names or brings, else a problem in its last user
     message; None: no task. Raises ApiError."""
     if asked.cuda_rl.task is not None:
-        return await named_or_brought(asked.cuda_rl.task, references)
+        return await named_or_brought(asked.cuda_rl.task, reading)
     source = problem_in(next((m.text for m in reversed(asked.messages) if m.role == "user"), ""))
-    return None if source is None else await _in_sandbox({"problem": source}, references)
+    return None if source is None else await _in_sandbox({"problem": source}, reading)
 
 
-async def named_or_brought(given: str | dict[str, Any], references: ReferencePool) -> TaskOfRequest:
+async def named_or_brought(given: str | dict[str, Any], reading: Reading) -> TaskOfRequest:
     """The task of a name, or of an object. Raises ApiError."""
     if isinstance(given, str):
         return TaskOfRequest(await asyncio.to_thread(registered_task, given), from_caller=False)
-    if references.reader is not None:  # its mistakes cost no process
+    if reading.reader is not None:  # its mistakes cost no process
         _require_modest(parsed(Task, given))
-    return await _in_sandbox({"task": given}, references)
+    return await _in_sandbox({"task": given}, reading)
 
 
 def _require_shapes(task: Task) -> None:
@@ -213,10 +237,18 @@ def _require_shapes(task: Task) -> None:
         )  # fmt: skip
 
 
-async def _in_sandbox(asked: dict[str, Any], references: ReferencePool) -> TaskOfRequest:
+async def _in_sandbox(asked: dict[str, Any], reading: Reading) -> TaskOfRequest:
     """The task of a caller; its reference runs in a sandbox alone."""
-    found = await references.read(asked)
+    if reading.reader is None:
+        raise ApiError(
+            403, "reference_not_trusted",
+            "a reference of the caller's is code that would run here: name a registered task, or "
+            "ask for a server with `references: sandboxed`",
+        )  # fmt: skip
+    reading.charge()
     try:
+        async with reading.pool.turn(reading.caller):
+            found = await reading.pool.read(reading.reader, asked)
         if "error" in found:
             raise UsageError(str(found["error"]))
         given = found["task"] | {"source": CALLERS, "gpu_cases": [], "split": Split.OUTSIDE}

@@ -1,29 +1,30 @@
-"""What every HTTP server of ours has: its key, errors as one sentence, metrics.
+"""What every HTTP server of ours has: tokens, limits, errors as one sentence, metrics.
 
-    gate = Gate(listen)                     # before anything else
-    app = make_app("judge", gate, metrics)  # FastAPI with the guards installed; 401, 413
-    body = await read_object(request)       # 400
-    run_app(app, listen)                    # until SIGTERM or Ctrl-C
+    gate = Gate(tokens, limits, listen)         # before anything else
+    app = make_app("judge", gate, metrics)      # FastAPI with the guards installed
+    caller = gate.caller(request, "verify")     # who asks; 401, 403
+    with gate.running(caller): ...              # 429
+    body = await read_object(request, limits)   # 400, 408, 413, 503
+    run_app(app, listen)                        # until SIGTERM or Ctrl-C
 
 Guaranteed: an answer never holds a traceback; what fails by our fault is 503 with the request's
-number, under which the log has the traceback. Where no key is needed, a page of another site gets
-nothing (`Gate.require_own_site`). Limits a caller, slow clients and TLS are a proxy's work.
+number, under which the log has the traceback. Where no token is needed, a page of another site gets
+nothing (`Gate.require_own_site`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import ipaddress
 import logging
 import math
-import os
 import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import orjson
@@ -43,23 +44,25 @@ from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from coding_framework import __version__
+from coding_framework.deployment.limits import Limits, Meter, OverLimitError
 from coding_framework.deployment.store import ConflictError
+from coding_framework.deployment.tokens import LOCAL_SCOPES, TokenFile
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.text import one_line
 from coding_framework.store.events import log
-from coding_framework.types import Config
+from coding_framework.types import Config, TokenScope
 
 T = TypeVar("T")
 
 
-KEY = "CUDA_RL_API_KEY"
-"""Environment variable with the key that every request must have."""
-BODY_BYTES = 1 << 20
-_DEPTH = 32
-_OPEN = ("/healthz", "/readyz", "/health")
-"""What needs no key."""
+HEADER_BYTES = 16 * 1024
+HEADER_S = 10.0
+LINGER_S = 5.0
+"""How long the rest of a body may take to arrive whose answer is out already."""
+_FREE_BYTES = 1 << 20
 LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 
@@ -67,12 +70,12 @@ class Listen(Config):
     """Where a server listens."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Any but this machine's own needs a key (CUDA_RL_API_KEY)."""
+    """Address to listen on. Any but this machine's own needs a token (`cuda-rl token create`)."""
     port: int = Field(default=8080, ge=0, le=65535)
     """Port to listen on; 0 takes a free one, which the first line names."""
     hosts: tuple[str, ...] = ()
     """Names that `Host` may have, besides addresses, localhost and this machine's name. Asked for
-    where no key is needed."""
+    where no token is needed."""
 
 
 class ApiError(Exception):
@@ -109,42 +112,81 @@ def as_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = N
 # --- who asks -------------------------------------------------------------------------------------
 
 
-class Gate:
-    """Lets callers in: with the key of `CUDA_RL_API_KEY`, where that is set."""
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. Without any token in the file, callers on this machine are one: `local`."""
 
-    def __init__(self, listen: Listen | None = None, *, body_bytes: int = BODY_BYTES) -> None:
-        """listen: None: this machine alone is served. body_bytes: of a request's longest body.
-        Raises UsageError where others could reach a server that has no key."""
+    id: str
+    scopes: frozenset[TokenScope]
+
+
+class Gate:
+    """Lets callers in, by their tokens and limits.
+
+    Once a token is needed, one is needed until the server ends, whatever becomes of the file.
+    """
+
+    def __init__(
+        self, tokens: TokenFile | None, limits: Limits, listen: Listen | None = None
+    ) -> None:
+        """listen: None: this machine alone is served. Raises UsageError where others could reach a
+        server that has no token."""
         listen = listen or Listen()
-        self._key = os.environ.get(KEY, "").encode()
+        self._needs_token = tokens is not None and bool(tokens.all())
         self.public = listen.host not in LOCAL_HOSTS
-        if self.public and not self._key:
+        if self.public and not self._needs_token:
             raise UsageError(
-                f"a server on {listen.host} needs a key: set {KEY} to a long random text, or "
-                "listen on 127.0.0.1"
+                f"a server on {listen.host} needs tokens, and there is none: create one with "
+                "`cuda-rl token create --scope complete`, or listen on 127.0.0.1"
             )
+        self._body_bytes = 0
         self._hosts = {n.lower() for n in ("localhost", socket.gethostname(), *listen.hosts)}
-        self.body_bytes = body_bytes
+        self.tokens = tokens
+        self.limits = limits
+        self._meter = Meter(limits)
 
     @property
-    def needs_key(self) -> bool:
-        return bool(self._key)
+    def needs_token(self) -> bool:
+        """Whether a token is needed: at the start, or since there was one."""
+        if not self._needs_token and self.tokens is not None:
+            self._needs_token = bool(self.tokens.all())
+        return self._needs_token
 
-    def require_key(self, scope: Scope) -> None:
-        """Raises ApiError 401."""
-        path = scope["path"]
-        if not self._key or path in _OPEN or (path == "/metrics" and not self.public):
-            return
-        said = dict(scope["headers"]).get(b"authorization", b"")
-        kind, _, key = said.partition(b" ")
-        if kind.lower() != b"bearer" or not hmac.compare_digest(key.strip(), self._key):
-            raise ApiError(401, "wrong_key", "send the server's key: Authorization: Bearer KEY")
+    def caller(self, request: Request, scope: TokenScope) -> Caller:
+        """Who asks, who must have `scope`. Raises ApiError 401 or 403."""
+        caller = self.known(request)
+        if scope not in caller.scopes:
+            raise ApiError(
+                403, "missing_scope", f"this needs a token with the scope {scope}: ask for one"
+            )
+        return caller
+
+    def known(self, request: Request) -> Caller:
+        """Who asks, whatever the scopes. Raises ApiError 401, InfrastructureError where the file of
+        tokens cannot be read."""
+        try:
+            return self._identified(request)
+        except UsageError as e:
+            raise InfrastructureError(str(e)) from e
+
+    def _identified(self, request: Request) -> Caller:
+        if self.tokens is None or not self.needs_token:
+            return Caller("local", LOCAL_SCOPES)
+        kind, _, secret = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not secret:
+            raise ApiError(401, "no_token", "send a token: Authorization: Bearer crl_...")
+        token = self.tokens.find(secret.strip())
+        if token is None:
+            raise ApiError(
+                401, "wrong_token", "this token is unknown, expired or revoked: ask for a new one"
+            )
+        return Caller(token.id, token.scopes)
 
     def require_own_site(self, scope: Scope) -> None:
         """Raises ApiError where a browser may have been sent here by a page of another site: under
         a name that is not ours (a name of that site's may point to this machine), or with another
         origin. Other programs say neither."""
-        if self._key:
+        if self.needs_token:
             return
         said = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host = said.get(b"host", "localhost")
@@ -165,22 +207,74 @@ class Gate:
             return name.lower() in self._hosts
         return True
 
+    @contextmanager
+    def body(self, scope: Scope) -> Iterator[BodyRoom]:
+        """Room for a request's body, until `read_object` has read it or the request ends."""
+        room = scope["body_room"] = BodyRoom(self)
+        try:
+            yield room
+        finally:
+            room.release()
+
+    def take_body(self, nbytes: int) -> None:
+        """So many bytes more of bodies are held. Raises ApiError 503 where they are too many."""
+        if self._body_bytes + nbytes > self.limits.bodies_bytes:
+            raise ApiError(
+                503, "busy", "too many large bodies are on their way: wait and ask again",
+                retry_after_s=2.0,
+            )  # fmt: skip
+        self._body_bytes += nbytes
+
+    def give_body(self, nbytes: int) -> None:
+        self._body_bytes -= nbytes
+
+    def running(self, caller: Caller) -> AbstractContextManager[None]:
+        """While a request of the caller's runs. Raises OverLimitError, which is answered 429."""
+        return self._meter.request(caller.id)
+
+    def charge(self, caller: Caller, candidates: int) -> None:
+        """So many kernels will be judged for the caller. Raises OverLimitError."""
+        self._meter.candidates(caller.id, candidates)
+
+
+class BodyRoom:
+    """What one request's body holds of the room for all bodies. The first MiB is free."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate, self._got, self._held = gate, 0, 0
+
+    def grow(self, nbytes: int) -> None:
+        """Raises ApiError 503."""
+        self._got += nbytes
+        more = max(0, self._got - _FREE_BYTES) - self._held
+        if more > 0:
+            self._gate.take_body(more)
+            self._held += more
+
+    def release(self) -> None:
+        self._gate.give_body(self._held)
+        self._held = 0
+
 
 # --- what is asked --------------------------------------------------------------------------------
 
 
-async def read_object(request: Request) -> dict[str, Any]:
-    """The JSON object of a body. Raises ApiError 400 or 413."""
+async def read_object(request: Request, limits: Limits) -> dict[str, Any]:
+    """The JSON object of a body. Raises ApiError 400, 408 or 413."""
     body = await request.body()
     del request._body  # starlette keeps it as long as the request
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as e:
         raise ApiError(400, "not_json", f"the body is not JSON ({one_line(str(e), 120)})") from e
+    finally:
+        request.scope["body_room"].release()
     if not isinstance(value, dict):
         raise ApiError(400, "not_an_object", "the body must be a JSON object")
-    if _deeper_than(value, _DEPTH):
-        raise ApiError(400, "too_deep", f"the body is nested over {_DEPTH} deep: flatten it")
+    if _deeper_than(value, limits.json_depth):
+        raise ApiError(
+            400, "too_deep", f"the body is nested over {limits.json_depth} deep: flatten it"
+        )
     return value
 
 
@@ -273,6 +367,7 @@ def make_app(title: str, gate: Gate, metrics: HttpMetrics, **settings: Any) -> F
         title=title, version=__version__, openapi_url=None, redirect_slashes=False, **settings
     )
     app.add_exception_handler(ApiError, _on_api_error)
+    app.add_exception_handler(OverLimitError, _on_over_limit)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_wrong_query)
     app.add_exception_handler(UsageError, _on_usage_error)
@@ -284,7 +379,9 @@ def make_app(title: str, gate: Gate, metrics: HttpMetrics, **settings: Any) -> F
         return {"status": "ok", "version": __version__}
 
     @app.get("/metrics")
-    async def prometheus() -> Response:
+    async def prometheus(request: Request) -> Response:
+        if gate.public:
+            gate.known(request)
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return app
@@ -293,6 +390,12 @@ def make_app(title: str, gate: Gate, metrics: HttpMetrics, **settings: Any) -> F
 async def _on_api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     return error.response()
+
+
+async def _on_over_limit(request: Request, error: Exception) -> Response:
+    assert isinstance(error, OverLimitError)
+    said, again = f"{error}: wait and ask again", error.retry_after_s
+    return ApiError(429, "over_limit", said, retry_after_s=again).response()
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
@@ -340,8 +443,9 @@ class _Guard:
 
         try:
             self._gate.require_own_site(scope)
-            self._gate.require_key(scope)
-            await self._app(scope, _limited(scope, receive, self._gate.body_bytes), noted)
+            with self._gate.body(scope) as room:
+                limited = _limited(scope, receive, self._gate.limits, room)
+                await self._app(scope, limited, noted)
         except (ClientGoneError, ClientDisconnect):
             statuses.append(499)
         except Exception as e:
@@ -369,26 +473,112 @@ def _our_fault(number: str, error: Exception) -> ApiError:
     )
 
 
-def _limited(scope: Scope, receive: Receive, most: int) -> Receive:
-    """`receive` that ends a body which is too long (413)."""
-    too_large = ApiError(413, "too_large", f"the body has over {most} bytes: send less")
-    for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit() and int(value[:20]) > most:
-            raise too_large
-    got = 0
+def _limited(scope: Scope, receive: Receive, limits: Limits, room: BodyRoom) -> Receive:
+    """`receive` that ends a body which is too long (413) or too slow (408), or for which there is
+    no room now (503)."""
+    _require_length(scope, limits)
+    ends = time.monotonic() + limits.body_s
+    got, whole = 0, False
 
     async def limited() -> Message:
-        nonlocal got
-        message = await receive()
+        nonlocal got, whole
+        if whole:
+            return await receive()
+        try:
+            async with asyncio.timeout(max(0.0, ends - time.monotonic())):
+                message = await receive()
+        except TimeoutError:
+            raise ApiError(
+                408, "too_slow", f"the body took over {limits.body_s:g} s: send it faster"
+            ) from None
         got += len(message.get("body", b""))
-        if got > most:
-            raise too_large
+        if got > limits.body_bytes:
+            raise _too_large(limits)
+        room.grow(len(message.get("body", b"")))
+        whole = message["type"] == "http.request" and not message.get("more_body", False)
         return message
 
     return limited
 
 
+def _require_length(scope: Scope, limits: Limits) -> None:
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit() and int(value[:20]) > limits.body_bytes:
+            raise _too_large(limits)
+
+
+def _too_large(limits: Limits) -> ApiError:
+    return ApiError(413, "too_large", f"the body has over {limits.body_bytes} bytes: send less")
+
+
 # --- the process ----------------------------------------------------------------------------------
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """uvicorn's, with limits on a request's head, and on the rest of a body whose answer is out; it
+    has none of either."""
+
+    _head_bytes = 0
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._await_head()
+
+    def _await_head(self) -> None:
+        self._head_bytes = 0
+        self._settle()
+        self._late = self.loop.call_later(HEADER_S, self._end_late)
+
+    def _settle(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _end_late(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        if self._late is not None:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._late is not None and self._head_bytes > HEADER_BYTES:
+            self._end_late()
+        self._end_when_idle()
+
+    def _end_when_idle(self) -> None:
+        """What came may be no request: uvicorn's own timer ended with it."""
+        idle = self.cycle is None or self.cycle.response_complete
+        waits = self._late is not None or self.timeout_keep_alive_task is not None
+        if idle and not waits and not self.transport.is_closing():
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete and self.cycle.more_body:
+            self._settle()
+            self._late = self.loop.call_later(LINGER_S, self._end_late)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        if self.cycle.response_complete:
+            self._settle()
+
+    def on_message_begin(self) -> None:
+        if self._late is None:
+            self._await_head()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._settle()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._settle()
+        super().connection_lost(exc)
 
 
 def run_app(
@@ -422,7 +612,7 @@ def _told_by_us(record: logging.LogRecord) -> bool:
 def server_of(app: FastAPI, listen: Listen, started: Callable[[str], None]) -> uvicorn.Server:
     """The server of an application; `serve` runs it, `should_exit` ends it."""
     config = uvicorn.Config(
-        app, host=listen.host, port=listen.port,
+        app, host=listen.host, port=listen.port, http=BoundedConnection,
         log_config=None, access_log=False, server_header=False, proxy_headers=False,
         timeout_graceful_shutdown=10, timeout_keep_alive=30,
     )  # fmt: skip

@@ -143,10 +143,16 @@ class Traffic:
         return None if self.failure is not None else self._router.shadow(alias, unit)
 
     def expose(
-        self, alias: str, unit: bytes, request: str, assignment: Assignment
+        self,
+        alias: str,
+        unit: bytes,
+        request: str,
+        assignment: Assignment,
+        caller: bytes | None = None,
     ) -> Future[Assignment]:
         """Write the exposure of an enrolled unit; who answers now, which is the incumbent where it
-        could not be written or the rollout is over. Wait for it before it goes upstream."""
+        could not be written or the rollout is over. Wait for it before the request goes upstream.
+        caller: whose request it is (`unit`)."""
         return _known(assignment)
 
     def finish(self, request: str, outcome: Outcome) -> Future[bool]:
@@ -213,7 +219,12 @@ class LiveTraffic(Traffic):
         return unit_of(self._secret, "key").hex()
 
     def expose(
-        self, alias: str, unit: bytes, request: str, assignment: Assignment
+        self,
+        alias: str,
+        unit: bytes,
+        request: str,
+        assignment: Assignment,
+        caller: bytes | None = None,
     ) -> Future[Assignment]:
         """See Traffic."""
         experiment = assignment.experiment
@@ -221,7 +232,7 @@ class LiveTraffic(Traffic):
             return _known(assignment)
 
         def work(tx: Transaction) -> Assignment:
-            kept = expose(tx, experiment, unit, assignment.variant, request)
+            kept = expose(tx, experiment, unit, assignment.variant, request, caller)
             return assignment if kept else self._router.without_rollout(alias)
 
         return self._submit(work, otherwise=self._router.without_rollout(alias))

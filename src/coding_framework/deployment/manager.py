@@ -1,7 +1,7 @@
 """`ABTestManager`: experiments in the deployment database, moved by people and by their own log.
 
-Every move is one transaction: compare-and-set on the state, the `transition` event, its row
-of the audit. A move of the controller's is the decision of `Rollout` over the log up to the event
+Every move is one transaction: compare-and-set on the state, the `transition` event, the row of the
+audit chain. A move of the controller's is the decision of `Rollout` over the log up to the event
 before the transition, so that `verify` can find it again.
 """
 
@@ -109,7 +109,8 @@ class ABTestManager:
             tx.add_event(f"{row.id}:config", "config", body, experiment=row.id)
             tx.add_audit(
                 actor, "create", before=None, after={"state": "DRAFT"}, reason="",
-                experiment=row.id, evidence={"config_sha256": row.config_sha256},
+                experiment=row.id,
+                evidence={"config_sha256": row.config_sha256, "salts_sha256": row.salts_sha256},
             )  # fmt: skip
         return row
 
@@ -198,11 +199,17 @@ class ABTestManager:
         with self.store.transaction() as tx:
             return add_pair(tx, experiment, unit, request, incumbent, candidate)
 
-    def record_feedback(self, request: str, metric: str, value: float) -> bool:
+    def record_feedback(
+        self, request: str, metric: str, value: float, caller: bytes | None = None
+    ) -> bool:
         """What a caller says of its answer, for a metric of the experiment's that no server
-        measures. False: it said so before. Raises UsageError."""
+        measures. False: it said so before. caller: whose answer it must be (`unit_of`); None:
+        anybody's. Raises UsageError."""
         with self.store.transaction() as tx:
             exposure = tx.event(f"{request}:e")
+            whose = json.loads(exposure.body).get("caller") if exposure is not None else None
+            if caller is not None and whose not in (None, caller.hex()):
+                exposure = None  # of another caller: it is not said that there is one
             if exposure is None or exposure.experiment is None:
                 raise UsageError(f"no request {request!r} takes part in a rollout")
             config = self.config(tx.experiment(exposure.experiment))
@@ -410,12 +417,20 @@ def _variants_of(config: ABTestConfig, version: str) -> list[str]:
     return [v.name for v in (config.incumbent, config.candidate) if v.version == version]
 
 
-def expose(tx: Transaction, experiment: str, unit: bytes, variant: str, request: str) -> bool:
-    """`ABTestManager.record_exposure` within a transaction of several."""
+def expose(
+    tx: Transaction,
+    experiment: str,
+    unit: bytes,
+    variant: str,
+    request: str,
+    caller: bytes | None = None,
+) -> bool:
+    """`ABTestManager.record_exposure` within a transaction of several. caller: whose request it is,
+    who alone may say what became of it."""
     if tx.state_of(experiment) not in SERVING:
         return False
     added = tx.add_event(
-        f"{request}:e", "exposure", "{}",
+        f"{request}:e", "exposure", canonical({"caller": caller.hex()} if caller else {}),
         experiment=experiment, unit=unit, variant=variant, request=request,
     )  # fmt: skip
     if added:

@@ -72,7 +72,7 @@ class PolicyServer:
     ) -> None:
         """policies: by the name that callers ask for. queue: requests that wait or run at a time.
         weights: the digest of each, which `/v1/models` tells."""
-        self._policies, self._queue = dict(policies), queue
+        self._policies, self._gate, self._queue = dict(policies), gate, queue
         self._weights = dict(weights or {})
         self._taken = 0
         metrics = HttpMetrics()
@@ -93,7 +93,8 @@ class PolicyServer:
     async def _health(self) -> Response:
         return as_json({"status": "ok"})
 
-    async def _models(self) -> Response:
+    async def _models(self, request: Request) -> Response:
+        self._gate.caller(request, "complete")
         known = [
             {"id": name, "object": "model", "created": 0, "owned_by": "cuda-rl",
              "weights_sha256": self._weights.get(name, "")}
@@ -102,14 +103,16 @@ class PolicyServer:
         return as_json({"object": "list", "data": known})
 
     async def _chat(self, request: Request) -> Response:
-        asked = parsed(PolicyRequest, await read_object(request))
-        policy = self._policy(asked.model)
-        if self._taken >= self._queue:
-            raise ApiError(
-                503, "busy", f"{self._taken} requests wait or run: wait and ask again",
-                retry_after_s=RETRY_S,
-            )  # fmt: skip
-        answer = await while_connected(request, self._answer(policy, asked))
+        caller = self._gate.caller(request, "complete")
+        with self._gate.running(caller):
+            asked = parsed(PolicyRequest, await read_object(request, self._gate.limits))
+            policy = self._policy(asked.model)
+            if self._taken >= self._queue:
+                raise ApiError(
+                    503, "busy", f"{self._taken} requests wait or run: wait and ask again",
+                    retry_after_s=RETRY_S,
+                )  # fmt: skip
+            answer = await while_connected(request, self._answer(policy, asked))
         if asked.stream:
             return EventSourceResponse(_chunks(answer), sep="\n")
         return as_json(answer)

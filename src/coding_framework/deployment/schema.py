@@ -31,7 +31,7 @@ CREATE TABLE audit(seq INTEGER PRIMARY KEY, ts_us INTEGER NOT NULL, actor TEXT N
   action TEXT NOT NULL, experiment TEXT, before TEXT NOT NULL, after TEXT NOT NULL,
   reason TEXT NOT NULL, evidence TEXT NOT NULL, prev_sha256 TEXT NOT NULL, sha256 TEXT NOT NULL);
 """
-"""checkpoint, look and the digests of audit have no use any more; so has `backend` below."""
+"""checkpoint and look have no use any more; so has `backend` below."""
 
 _SECOND = """
 CREATE TABLE archive(experiment TEXT PRIMARY KEY, path TEXT NOT NULL, sha256 TEXT NOT NULL,

@@ -10,6 +10,7 @@ import yaml
 from pydantic import AnyHttpUrl, Field, ValidationError, model_validator
 
 from coding_framework.deployment.http import Listen
+from coding_framework.deployment.limits import Limits
 from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
@@ -58,9 +59,12 @@ class ServeConfig(Config):
     versions: dict[str, VersionSpec] = Field(min_length=1)
     endpoints: dict[str, EndpointConfig] = Field(min_length=1)
     judge: JudgeConfig = JudgeConfig()
+    limits: Limits = Limits()
     references: Literal["registered", "sandboxed"] = "registered"
     """Whose PyTorch references are judged against: ours alone, or also those of callers, in a
     sandbox and on the emulator."""
+    tokens: Path = Path("deployment/tokens")
+    """Who may ask."""
     keys: Path = Path("deployment/keys")
     """Folder of the key that signs receipts."""
     key: str = "judge"
@@ -72,9 +76,7 @@ class ServeConfig(Config):
     """The deployment database: who answers, and rollouts. None: always the endpoints' versions."""
     unit: Literal["user", "session"] = "user"
     """What a rollout assigns: a value of the request's `user`, or of its X-CudaRL-Session header;
-    all requests without it are one unit."""
-    tell_version: bool = False
-    """Whether an answer says which version gave it."""
+    without either the token."""
 
     @model_validator(mode="after")
     def _known(self) -> Self:
@@ -126,5 +128,5 @@ def _complaint(error: Any) -> str:
 
 
 def _keys(config: type[Config]) -> set[str]:
-    parts = (config, Listen, BackendConfig, VersionSpec, EndpointConfig, JudgeConfig)
+    parts = (config, Listen, BackendConfig, VersionSpec, EndpointConfig, JudgeConfig, Limits)
     return {name for part in parts for name in part.model_fields}

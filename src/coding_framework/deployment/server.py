@@ -1,6 +1,6 @@
 """`ModelServer`: OpenAI's protocol, and with a task the fastest verified kernel with its receipt.
 
-    request -> task -> who answers -> exposure -> n conversations, judged
+    request -> caller, limits -> task -> who answers -> exposure -> n conversations, judged
       -> outcome -> the fastest verified kernel with a signed receipt, or that there is none
 
 Guaranteed: nothing is called verified without a `correct` verdict of this server's judge; the
@@ -16,7 +16,7 @@ import hashlib
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,10 +33,12 @@ from coding_framework.deployment.backends import BackendPolicy, Backends, Used
 from coding_framework.deployment.chat import (
     ChatRequest,
     Feedback,
+    Reading,
     ReferencePool,
     TaskOfRequest,
     TaskReader,
     VerifyRequest,
+    chat_request,
     chunk_of,
     completion,
     named_or_brought,
@@ -46,6 +48,7 @@ from coding_framework.deployment.chat import (
 from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.http import (
     ApiError,
+    Caller,
     ClientGoneError,
     Gate,
     as_json,
@@ -94,14 +97,15 @@ TEMPERATURE = 0.7
 PROGRESS_S = 5
 _CHUNK_CHARS = 2000
 _SHADOWS_AT_ONCE = 4
-_CALLER = "local"
-"""Who asks, in the hashes of units: as servers of before hashed callers without a token."""
+_OURS = ""
+"""Who asks for what the server itself wants to know."""
 
 
 @dataclass(slots=True)
 class Asked:
     """One chat request on its way."""
 
+    caller: Caller
     alias: str
     chat: ChatRequest
     found: TaskOfRequest | None
@@ -168,8 +172,9 @@ class ModelServer:
         self.config, self.gate, self.traffic = config, gate, traffic
         self.versions = versions or Versions(config.versions)
         self.judge = JudgeQueue(judge, config.judge.workers, config.judge.queue)
+        self._callers = callers
         self._callers_judge = JudgeQueue(callers.judge, 1) if callers is not None else self.judge
-        self._references = ReferencePool(callers.read if callers is not None else None)
+        self._references = ReferencePool()
         self._manager = manager
         self.metrics = ServerMetrics(lambda: self.traffic.seen)
         self.backends = Backends(config, self.metrics, self.versions.all)
@@ -229,7 +234,7 @@ class ModelServer:
         while self._judge_ready is not None:
             try:
                 naive, *_ = await asyncio.to_thread(kernels_of, "relu")
-                verdict = await self.judge(task, naive.code)
+                verdict = await self.judge.of(_OURS)(task, naive.code)
                 self._judge_ready = None if verdict.correct else f"relu is {verdict.reason}"
                 self._judged_first = verdict
             except InfrastructureError as e:
@@ -276,7 +281,8 @@ class ModelServer:
             return as_json({"status": "degraded", "for": [said]})
         return as_json({"status": "ready", "for": []})
 
-    async def _models(self) -> Response:
+    async def _models(self, request: Request) -> Response:
+        self.gate.caller(request, "complete")
         return as_json(
             {
                 "object": "list",
@@ -288,14 +294,17 @@ class ModelServer:
         )
 
     async def _chat(self, request: Request) -> Response:
-        chat = parsed(ChatRequest, await read_object(request))
-        asked = await while_connected(request, self._asked(request, chat))
-        if chat.stream:
-            return self._stream(asked)
-        answer = await while_connected(request, self._answer(asked))
-        return as_json(answer, headers=_headers(answer))
+        caller = self.gate.caller(request, "complete")
+        with ExitStack() as stack:
+            stack.enter_context(self.gate.running(caller))
+            chat = chat_request(await read_object(request, self.gate.limits), self.gate.limits)
+            asked = await while_connected(request, self._asked(request, caller, chat))
+            if chat.stream:
+                return _Stream(self, asked, stack.pop_all())
+            answer = await while_connected(request, self._answer(asked))
+            return as_json(answer, headers=_headers(answer))
 
-    async def _asked(self, request: Request, chat: ChatRequest) -> Asked:
+    async def _asked(self, request: Request, caller: Caller, chat: ChatRequest) -> Asked:
         """What is asked for, admitted. Raises ApiError."""
         endpoint = self.config.endpoints.get(chat.model)
         if endpoint is None:
@@ -304,14 +313,14 @@ class ModelServer:
                 f"no endpoint is called {one_line(chat.model, 60)!r}; there are: "
                 f"{', '.join(self.config.endpoints)}",
             )  # fmt: skip
-        found = await task_of(chat, self._references)
+        found = await task_of(chat, self._reading(caller))
         key = request.headers.get("idempotency-key")
         if key is not None:
-            request.scope["number"] = _digest(_CALLER, key)
+            request.scope["number"] = _digest(caller.id, key)
         number = request.scope["number"]
-        unit = self.traffic.unit(self._unit_value(request, chat))
+        unit = self.traffic.unit(self._unit_value(request, caller, chat))
         assignment = self.traffic.assign(chat.model, unit)
-        asked = Asked(chat.model, chat, found, endpoint, number, unit, assignment)
+        asked = Asked(caller, chat.model, chat, found, endpoint, number, unit, assignment)
         asked.kept = await self._kept(asked)
         self._require_possible(asked)
         if found is not None:
@@ -321,10 +330,14 @@ class ModelServer:
     def _judge_of(self, found: TaskOfRequest) -> JudgeQueue:
         return self._callers_judge if found.from_caller else self.judge
 
-    def _unit_value(self, request: Request, chat: ChatRequest) -> str:
+    def _reading(self, caller: Caller) -> Reading:
+        reader = self._callers.read if self._callers is not None else None
+        return Reading(self._references, reader, caller.id, lambda: self.gate.charge(caller, 1))
+
+    def _unit_value(self, request: Request, caller: Caller, chat: ChatRequest) -> str:
         session = request.headers.get("x-cudarl-session")
         own = chat.user if self.config.unit == "user" else session
-        return f"{_CALLER}/{own or ''}"
+        return f"{caller.id}/{own or ''}"
 
     def _require_possible(self, asked: Asked) -> None:
         """Raises ApiError where the request cannot be done here, or not now."""
@@ -337,22 +350,25 @@ class ModelServer:
                 )  # fmt: skip
             return
         if asked.kept is None:
-            self._require_judge(self._judge_of(asked.found))
+            judge = self._judge_of(asked.found)
+            self._require_judge(judge, asked.caller, asked.wanted.candidates * asked.wanted.turns)
         if said.target not in (None, self._judges_on):
             raise ApiError(
                 400, "wrong_target", f"this server judges on {self._judges_on}: leave target out"
             )
 
-    def _require_judge(self, judge: JudgeQueue) -> None:
+    def _require_judge(self, judge: JudgeQueue, caller: Caller, verdicts: int) -> None:
         if self._judge_ready is not None:
             raise ApiError(
                 503, "judge_not_ready", f"{self._judge_ready}: ask again later", retry_after_s=5.0
             )
-        if judge.full:
+        if judge.full(caller.id):
+            waiting = judge.waiting_of(caller.id)
             raise ApiError(
-                429, "judge_busy", f"{judge.waiting} verdicts wait already: ask again later",
+                429, "judge_busy", f"{waiting} verdicts of yours wait already: ask again later",
                 retry_after_s=5.0,
             )  # fmt: skip
+        self.gate.charge(caller, verdicts)
 
     async def _kept(self, asked: Asked) -> KeptAnswer | None:
         """The registry's kernel for the request; None where the model is asked: there is none, it
@@ -390,7 +406,10 @@ class ModelServer:
 
     async def _expose(self, asked: Asked) -> None:
         try:
-            exposed = self.traffic.expose(asked.alias, asked.unit, asked.request, asked.assignment)
+            exposed = self.traffic.expose(
+                asked.alias, asked.unit, asked.request, asked.assignment,
+                self.traffic.unit(asked.caller.id),
+            )  # fmt: skip
             asked.assignment = await asyncio.wrap_future(exposed)
         except asyncio.CancelledError:  # it may be written
             self._spawn(self._finish(asked, _ended_as("cancelled", asked)))
@@ -440,7 +459,7 @@ class ModelServer:
                 raise ApiError(400, "refused_by_model", one_line(str(e), 500)) from e
             return _said_as(asked, answer)
         agents = self._agents(version, asked.chat, asked.used)
-        judge = self._judge_of(asked.found)
+        judge = self._judge_of(asked.found).of(asked.caller.id)
         await run_search(asked.search, agents, judge, self._backend_of(asked.found))
         return self._found(asked, asked.search)
 
@@ -492,7 +511,7 @@ class ModelServer:
         shown = best or search.attempt
         extra = {"candidates": told, **self._about(asked, shown, verified=best is not None)}
         extra["turns"] = sum(len(c.state.turns) for c in search.candidates)
-        if self.config.tell_version:
+        if "experiments:read" in asked.caller.scopes:
             extra["version"] = asked.assignment.version
             extra["served_by"] = asked.assignment.variant
         return _completion(asked, _content(shown, extra), extra)
@@ -538,7 +557,7 @@ class ModelServer:
         shadow = self.traffic.shadow(asked.alias, asked.unit)
         if shadow is None or asked.found is None or asked.enrolled:
             return
-        if asked.found.from_caller or self.judge.full:
+        if asked.found.from_caller or self.judge.full(_OURS):
             return
         if self._shadows >= _SHADOWS_AT_ONCE:
             return
@@ -553,7 +572,7 @@ class ModelServer:
             version = self.versions.get(shadow.candidate)
             search = new_search(task, asked.wanted)
             agents = self._agents(version, asked.chat, Used())  # ours, not the caller's
-            await run_search(search, agents, self.judge, self._judges_on)
+            await run_search(search, agents, self.judge.of(_OURS), self._judges_on)
             outcome = _outcome_of(search, time.monotonic() - started)
         except InfrastructureError as e:
             log.warning("shadow_failed", error=str(e)[:300])
@@ -566,34 +585,34 @@ class ModelServer:
     # --- verdicts on kernels of the caller --------------------------------------------------------
 
     async def _verify(self, request: Request) -> Response:
-        asked = parsed(VerifyRequest, await read_object(request))
-        found = await while_connected(request, named_or_brought(asked.task, self._references))
-        judge = self._judge_of(found)
-        self._require_judge(judge)
-        verdict = await while_connected(request, judge(found.task, asked.code))
+        caller = self.gate.caller(request, "verify")
+        with self.gate.running(caller):
+            body = await read_object(request, self.gate.limits)
+            asked = parsed(VerifyRequest, body)
+            found = await while_connected(
+                request, named_or_brought(asked.task, self._reading(caller))
+            )
+            judge = self._judge_of(found)
+            self._require_judge(judge, caller, 1)
+            judging = judge.of(caller.id)(found.task, asked.code)
+            verdict = await while_connected(request, judging)
         receipt = self._receipt(found, verdict).model_dump(mode="json") if verdict.correct else None
         return as_json({"verdict": verdict.model_dump(mode="json"), "receipt": receipt})
 
     async def _feedback(self, request: Request) -> Response:
         """What a caller says of its answer."""
         assert self._manager is not None
-        said = parsed(Feedback, await read_object(request))
-        record = self._manager.experiments.record_feedback
-        new = await asyncio.to_thread(record, said.request_id, said.metric, said.value)
+        caller = self.gate.caller(request, "complete")
+        with self.gate.running(caller):
+            said = parsed(Feedback, await read_object(request, self.gate.limits))
+            record = self._manager.experiments.record_feedback
+            whose = self.traffic.unit(caller.id)
+            new = await asyncio.to_thread(record, said.request_id, said.metric, said.value, whose)
         return as_json({"recorded": new})
 
     # --- streams ----------------------------------------------------------------------------------
 
-    def _stream(self, asked: Asked) -> Response:
-        def waiting() -> ServerSentEvent:
-            said = asked.search.progress() if asked.search is not None else "waiting"
-            return ServerSentEvent(comment=said, sep="\n")
-
-        return EventSourceResponse(
-            self._events(asked), ping=PROGRESS_S, ping_message_factory=waiting, sep="\n"
-        )
-
-    async def _events(self, asked: Asked) -> AsyncIterator[ServerSentEvent]:
+    async def events(self, asked: Asked) -> AsyncIterator[ServerSentEvent]:
         """The answer as OpenAI's chunks, the last of which holds what is said of the kernel."""
         try:
             source = self._passed_on(asked) if asked.search is None else self._whole(asked)
@@ -642,6 +661,26 @@ class ModelServer:
         finally:
             finished = self._spawn(self._finish(asked, outcome))
             await asyncio.shield(finished)
+
+
+class _Stream(EventSourceResponse):
+    """Server-sent events, whose limits are given back when the connection ends."""
+
+    def __init__(self, server: ModelServer, asked: Asked, held: ExitStack) -> None:
+        super().__init__(
+            server.events(asked),
+            ping=PROGRESS_S,
+            ping_message_factory=lambda: ServerSentEvent(
+                comment=asked.search.progress() if asked.search is not None else "waiting",
+                sep="\n",
+            ),
+            sep="\n",
+        )
+        self._held = held
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        with self._held:
+            await super().__call__(scope, receive, send)
 
 
 def _completion(asked: Asked, content: str, extra: dict[str, Any]) -> dict[str, Any]:

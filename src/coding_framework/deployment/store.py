@@ -1,13 +1,14 @@
 """The deployment database: one SQLite file in WAL mode, for the processes of one host.
 
 Events are only ever appended; endpoints and experiments change by compare-and-set, and each change
-leaves a row of the audit in the same transaction. All SQL stands here. Every failure of the
+leaves a row of the audit chain in the same transaction. All SQL stands here. Every failure of the
 database is a `StorageError` that says what to do.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import sqlite3
@@ -32,6 +33,7 @@ ACTIVE = ("GATED", "SHADOW", "RAMPING", "HOLDING", "PAUSED")
 SERVING = ("RAMPING", "HOLDING")
 """States in which units are enrolled."""
 FINAL = ("PROMOTED", "ROLLED_BACK", "STOPPED")
+_NO_CHAIN = "0" * 64
 
 
 class ConflictError(UsageError):
@@ -72,6 +74,11 @@ class ExperimentRow:
     created_us: int
     ended_us: int | None
 
+    @property
+    def salts_sha256(self) -> str:
+        """Of what deals the units."""
+        return hashlib.sha256(f"{self.salt_enrol}/{self.salt_arm}".encode()).hexdigest()
+
 
 @dataclass(frozen=True, slots=True)
 class EndpointRow:
@@ -96,7 +103,7 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """A change, who made it and why; before, after and evidence are JSON."""
+    """One link of the chain; before, after and evidence are JSON."""
 
     seq: int
     ts_us: int
@@ -107,6 +114,14 @@ class AuditRow:
     after: str
     reason: str
     evidence: str
+    prev_sha256: str
+    sha256: str
+
+    def digest(self) -> str:
+        """What `sha256` must be."""
+        content = asdict(self)
+        del content["sha256"]
+        return hashlib.sha256(canonical(content).encode()).hexdigest()
 
 
 def canonical(value: Any) -> str:
@@ -259,14 +274,18 @@ class Transaction:
         reason: str,
         evidence: Any,
         experiment: str | None = None,
-    ) -> None:
-        """Append a change."""
-        row = {
-            "ts_us": self.now_us, "actor": actor, "action": action, "experiment": experiment,
-            "before": canonical(before), "after": canonical(after), "reason": reason,
-            "evidence": canonical(evidence), "prev_sha256": "", "sha256": "",
-        }  # fmt: skip
-        self._insert("audit", row)
+    ) -> AuditRow:
+        """Append a link to the chain."""
+        last = self._db.execute(
+            "SELECT seq, sha256 FROM audit ORDER BY seq DESC LIMIT 1"
+        ).fetchone() or (0, _NO_CHAIN)
+        row = AuditRow(
+            seq=last[0] + 1, ts_us=self.now_us, actor=actor, action=action, experiment=experiment,
+            before=canonical(before), after=canonical(after), reason=reason,
+            evidence=canonical(evidence), prev_sha256=last[1], sha256="",
+        )  # fmt: skip
+        self._insert("audit", asdict(row) | {"sha256": row.digest()})
+        return row
 
     def _insert(self, table: str, values: dict[str, Any]) -> None:
         names, marks = ", ".join(values), ",".join("?" * len(values))
@@ -401,8 +420,8 @@ class DeploymentStore:
 
     def audit(self, experiment: str | None = None) -> list[AuditRow]:
         rows = self._rows(
-            "SELECT seq, ts_us, actor, action, experiment, before, after, reason, evidence"
-            " FROM audit WHERE ? IS NULL OR experiment=? ORDER BY seq",
+            "SELECT seq, ts_us, actor, action, experiment, before, after, reason, evidence,"
+            " prev_sha256, sha256 FROM audit WHERE ? IS NULL OR experiment=? ORDER BY seq",
             experiment, experiment,
         )  # fmt: skip
         return [AuditRow(*row) for row in rows]

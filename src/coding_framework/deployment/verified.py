@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import uuid4
 
+from coding_framework.deployment.fair_queue import AHEAD, FairQueue
 from coding_framework.errors import PolicyError
 from coding_framework.orchestration.turn import (
     Agent,
@@ -35,39 +36,46 @@ from coding_framework.types import (
 )
 
 _RETRY_S = 1.0
-AHEAD = 2
-"""Kernels of each of a judge's workers that it holds at a time: it compiles the next one
-meanwhile."""
 
 
 class JudgeQueue:
-    """A judge of which so many verdicts are asked for at a time; the others wait in their order."""
+    """A judge whose callers wait in a line each, and have their turns in round robin."""
 
     def __init__(self, judge: JudgeFn, workers: int, most_waiting: int | None = None) -> None:
-        """most_waiting: verdicts that may wait before callers are told to come later."""
-        self._judge, self._at_once = judge, AHEAD * workers
-        self._most_waiting = most_waiting if most_waiting is not None else 4 * workers
-        self._places = asyncio.Semaphore(self._at_once)
-        self.running = 0
-        """Verdicts that were asked for and are not there."""
+        """most_waiting: verdicts of one caller that may wait before it is told to come later."""
+        self._judge = judge
+        self.most_waiting = most_waiting if most_waiting is not None else 4 * workers
+        self._turns = FairQueue(AHEAD * workers)
         self.on_verdict: Callable[[Verdict, float], None] = lambda verdict, seconds: None
 
     @property
-    def waiting(self) -> int:
-        return max(0, self.running - self._at_once)
+    def running(self) -> int:
+        """Verdicts that were asked for and are not there."""
+        return self._turns.taken + self._turns.waiting
 
     @property
-    def full(self) -> bool:
-        return self.waiting >= self._most_waiting
+    def waiting(self) -> int:
+        """Of all callers."""
+        return self._turns.waiting
 
-    async def __call__(self, task: Task, code: str) -> Verdict:
+    def waiting_of(self, caller: str) -> int:
+        return self._turns.waiting_of(caller)
+
+    def full(self, caller: str) -> bool:
+        return self.waiting_of(caller) >= self.most_waiting
+
+    def of(self, caller: str) -> JudgeFn:
+        """The judge, for one caller."""
+
+        async def judge(task: Task, code: str) -> Verdict:
+            return await self._in_turn(caller, task, code)
+
+        return judge
+
+    async def _in_turn(self, caller: str, task: Task, code: str) -> Verdict:
         started = time.monotonic()
-        self.running += 1
-        try:
-            async with self._places:
-                verdict = await self._judge(task, code)
-        finally:
-            self.running -= 1
+        async with self._turns.turn(caller):
+            verdict = await self._judge(task, code)
         self.on_verdict(verdict, time.monotonic() - started)
         return verdict
 

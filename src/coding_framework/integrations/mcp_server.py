@@ -28,6 +28,7 @@ from coding_framework.types import Task, source_text
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+    from starlette.types import Receive, Scope, Send
 
     from coding_framework.deployment.http import Gate
 
@@ -134,22 +135,29 @@ class JudgeTools:
             raise UsageError(f"the kernel file {kernel!r} cannot be read: {e}") from e
 
     def app(self, gate: Gate) -> FastAPI:
-        """The server over HTTP, at /mcp, for callers that `gate` lets in."""
+        """The server over HTTP, at /mcp, for callers that `gate` lets in with the scope verify."""
         from mcp.server.transport_security import TransportSecuritySettings
+        from starlette.requests import Request
 
         from coding_framework.deployment.http import HttpMetrics, make_app
 
         inner = self.server.streamable_http_app(
             json_response=True,
             stateless_http=True,
-            max_request_body_size=gate.body_bytes,
+            max_request_body_size=gate.limits.body_bytes,
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
+
+        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+            caller = gate.caller(Request(scope, receive), "verify")
+            with gate.running(caller):
+                gate.charge(caller, 1)
+                await inner(scope, receive, send)
 
         app = make_app(
             "mcp", gate, HttpMetrics(), lifespan=lambda _: inner.router.lifespan_context(inner)
         )
-        app.mount("/", inner)
+        app.mount("/", guarded)
         return app
 
 

@@ -36,6 +36,7 @@ def serve(
         )
     import uvicorn
 
+    from coding_framework.deployment.http import BoundedConnection
     from coding_framework.viewer.app import make_app
 
     indexes = _index_folder(folder)
@@ -55,7 +56,7 @@ def serve(
 
         webbrowser.open(address)
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False,
+        app, http=BoundedConnection, log_level="warning", access_log=False,
         timeout_graceful_shutdown=1, lifespan="off",
     )  # fmt: skip
     with indexing(paths, indexes, code=code):

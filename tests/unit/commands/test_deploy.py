@@ -148,6 +148,10 @@ def test_verify_says_the_first_difference_and_ends_with_1(
     assert started("--without-evaluation", shadow_units=0) == 0
     store = DeploymentStore(folder / "deployment" / "deployment.sqlite")
     with store.transaction() as tx:
+        tx.move_endpoint(tx.endpoint("kernels"), "v2")
+    assert deploy("verify") == 1
+    assert "kernels stands for v2" in capsys.readouterr().err
+    with store.transaction() as tx:
         tx.move_experiment(store.experiments()[0], state="HOLDING")
     assert deploy("verify") == 1
     assert "is HOLDING at step 0, and by its log RAMPING" in capsys.readouterr().err

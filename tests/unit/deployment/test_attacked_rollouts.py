@@ -18,14 +18,16 @@ sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 from changing_rollouts import FADES, SWINGS, promoted, units_until_stopped
 
 from coding_framework.deployment import store as store_module
-from coding_framework.deployment.ab_testing import Metric, RampStep
+from coding_framework.deployment.ab_testing import Metric, RampStep, unit_of
 from coding_framework.deployment.controller import DecidedTraffic
 from coding_framework.deployment.decisions import ratio_is_broken
-from coding_framework.deployment.live_traffic import LiveTraffic
+from coding_framework.deployment.deployment_manager import DeploymentManager
+from coding_framework.deployment.live_traffic import LiveTraffic, snapshot
 from coding_framework.deployment.manager import ABTestManager
 from coding_framework.deployment.outcomes import Outcome, Status, observation
-from coding_framework.deployment.store import DeploymentStore
+from coding_framework.deployment.store import DeploymentStore, Transaction
 from coding_framework.deployment.verify import verify
+from coding_framework.deployment.versions import VersionSpec
 from support.rollouts import ERROR, GOOD, Deployment, config, prepared
 
 pytestmark = pytest.mark.unit
@@ -148,6 +150,56 @@ def test_a_rollout_of_before_is_read_by_the_rules_of_its_time(tmp_path: Path) ->
     assert set(states) == {"RAMPING"}
     assert deployed.manager.config(deployed.manager.get(deployed.id)).rules == 1
     assert observation({"status": "cancelled"}, deployed.config) is None
+
+
+CHANGES = {
+    "version v1": "UPDATE version SET spec=json_set(spec, '$.model', 'other') WHERE id='v1'",
+    "salts of": "UPDATE experiment SET salt_arm='00'",
+}
+
+
+@pytest.mark.parametrize("said", CHANGES)
+def test_what_was_changed_by_hand_is_found(tmp_path: Path, said: str) -> None:
+    path = tmp_path / "d.sqlite"
+    manager = DeploymentManager(DeploymentStore(path, durable=False))
+    for name in ("v1", "v2"):
+        manager.register_version(name, VersionSpec(model=name))
+    manager.deploy("kernels", "v1")
+    asked = manager.config("kernels", "v2", {"shadow_units": 0, "window_s": 0.001})
+    manager.start_rollout(asked, "a test", without_evaluation=True)
+    assert verify(manager.store).difference is None
+    with sqlite3.connect(path) as db:
+        db.execute(CHANGES[said])
+    db.close()
+    assert said in str(verify(DeploymentStore(path)).difference)
+
+
+@pytest.mark.parametrize("salt", ["salt_arm", "salt_enrol"])
+def test_salts_that_no_audit_knows_are_found_by_the_units_that_they_dealt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, salt: str
+) -> None:
+    """An experiment of before has no digest of its salts."""
+    add_audit = Transaction.add_audit
+
+    def as_before(self: Transaction, *told: Any, evidence: Any, **more: Any) -> Any:
+        evidence = {k: v for k, v in evidence.items() if k != "salts_sha256"}
+        return add_audit(self, *told, evidence=evidence, **more)
+
+    monkeypatch.setattr(Transaction, "add_audit", as_before)
+    deployed = Deployment(tmp_path / "d.sqlite")
+    router, units = snapshot(deployed.store, deployed.manager), 0
+    for number in range(400):
+        unit = unit_of(b"key", str(number))
+        found = router.route("kernels", unit)
+        if found.experiment is not None:
+            deployed.manager.record_exposure(deployed.id, unit, found.variant, f"r{number}")
+            units += 1
+    assert units > 40
+    assert verify(deployed.store).difference is None
+    with sqlite3.connect(deployed.path) as db:
+        db.execute(f"UPDATE experiment SET {salt}='00'")
+    db.close()
+    assert "the salts of" in str(verify(deployed.store).difference)
 
 
 # --- clocks and backups ---------------------------------------------------------------------------

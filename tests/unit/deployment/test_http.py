@@ -1,16 +1,24 @@
-"""The key, limits and errors that every server of ours has."""
+"""Tokens, limits and errors that every server of ours has."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
+import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
+from coding_framework.deployment import http
 from coding_framework.deployment.http import (
     Gate,
     HttpMetrics,
@@ -18,10 +26,18 @@ from coding_framework.deployment.http import (
     make_app,
     read_object,
 )
+from coding_framework.deployment.limits import Bucket, Limits, Meter, OverLimitError
+from coding_framework.deployment.tokens import TokenFile
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.store.folder import one_at_a_time
+from support.serving import app_served
 
 pytestmark = pytest.mark.unit
+SCOPE = {
+    "type": "http", "method": "POST", "path": "/echo", "raw_path": b"/echo",
+    "query_string": b"", "headers": [], "http_version": "1.1", "scheme": "http",
+    "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2), "root_path": "",
+}  # fmt: skip
 
 
 def app_of(gate: Gate) -> FastAPI:
@@ -29,7 +45,9 @@ def app_of(gate: Gate) -> FastAPI:
 
     @app.post("/echo")
     async def echo(request: Request) -> Any:
-        return await read_object(request)
+        caller = gate.caller(request, "verify")
+        with gate.running(caller):
+            return await read_object(request, gate.limits)
 
     @app.get("/crash")
     async def crash() -> None:
@@ -42,25 +60,26 @@ def app_of(gate: Gate) -> FastAPI:
     return app
 
 
-def client_of(gate: Gate | None = None) -> TestClient:
-    return TestClient(
-        app_of(gate or Gate()), base_url="http://127.0.0.1", raise_server_exceptions=False
-    )
+def client_of(tokens: TokenFile | None = None, **limits: Any) -> TestClient:
+    gate = Gate(tokens, Limits(**limits))
+    return TestClient(app_of(gate), base_url="http://127.0.0.1", raise_server_exceptions=False)
 
 
-def test_without_a_key_a_local_caller_is_let_in() -> None:
+def test_without_tokens_a_local_caller_is_let_in() -> None:
     assert client_of().post("/echo", json={"a": 1}).json() == {"a": 1}
 
 
-@pytest.mark.parametrize(
-    ("header", "status"), [("", 401), ("Bearer no", 401), ("Basic key", 401), ("Bearer key", 200)]
-)
-def test_with_a_key_every_request_needs_it(
-    monkeypatch: pytest.MonkeyPatch, header: str, status: int
-) -> None:
-    monkeypatch.setenv("CUDA_RL_API_KEY", "key")
-    answer = client_of().post("/echo", json={}, headers={"Authorization": header})
-    assert answer.status_code == status
+def test_with_a_token_in_the_file_a_caller_needs_one(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    _, secret = tokens.create(["verify"])
+    client = client_of(tokens)
+    refused = client.post("/echo", json={})
+    assert (refused.status_code, refused.json()["error"]["type"]) == (401, "no_token")
+    wrong = client.post("/echo", json={}, headers={"Authorization": "Bearer crl_no"})
+    assert (wrong.status_code, wrong.json()["error"]["type"]) == (401, "wrong_token")
+    right = client.post("/echo", json={}, headers={"Authorization": f"Bearer {secret}"})
+    assert right.status_code == 200
+    assert secret not in tokens.path.read_text()
 
 
 def sent(client: TestClient, path: str, **headers: str) -> tuple[int, str]:
@@ -70,12 +89,12 @@ def sent(client: TestClient, path: str, **headers: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost", "10.0.0.7:80", "[::1]:9", "ours"])
 def test_a_server_is_asked_by_its_addresses_and_names(host: str) -> None:
-    client = TestClient(app_of(Gate(Listen(hosts=("Ours",)))))
+    client = TestClient(app_of(Gate(None, Limits(), Listen(hosts=("Ours",)))))
     assert sent(client, "/healthz", host=host) == (200, "")
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/metrics", "/echo", "/nothing"])
-def test_without_a_key_a_page_of_another_site_gets_nothing(path: str) -> None:
+def test_without_tokens_a_page_of_another_site_gets_nothing(path: str) -> None:
     """Its name may point to this machine (DNS rebinding), or it may only send."""
     client = client_of()
     for host in ("evil.example", "evil.example:8080", "127.0.0.1.evil.example", "", "[", "a\x00b"):
@@ -85,9 +104,84 @@ def test_without_a_key_a_page_of_another_site_gets_nothing(path: str) -> None:
     assert sent(client, path, origin="http://127.0.0.1")[0] != 403
 
 
-def test_with_a_key_a_server_is_asked_by_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_RL_API_KEY", "key")
-    assert sent(client_of(), "/healthz", host="behind.a.proxy") == (200, "")
+def test_with_tokens_a_server_is_asked_by_any_name(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    tokens.create(["complete"])
+    assert sent(client_of(tokens), "/healthz", host="behind.a.proxy") == (200, "")
+
+
+def test_a_token_file_of_before_opens_without_the_scopes_that_are_gone(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    _, secret = tokens.create(["complete"])
+    text = tokens.path.read_text().replace('"complete"', '"admin","complete"')
+    tokens.path.write_text(text.replace('"id"', '"daily_quota":5,"id"'))
+    token = TokenFile(tokens.path).find(secret)
+    assert token is not None
+    assert token.scopes == {"complete"}
+
+
+def test_a_revoked_token_ends_without_a_restart(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    token_id, secret = tokens.create(["verify"])
+    client = client_of(tokens)
+    header = {"Authorization": f"Bearer {secret}"}
+    assert client.post("/echo", json={}, headers=header).status_code == 200
+    TokenFile(tokens.path).revoke(token_id)
+    assert client.post("/echo", json={}, headers=header).status_code == 401
+
+
+def test_an_expired_token_is_refused(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    _, secret = tokens.create(["verify"], expires_s=100.0)
+    made = tokens.all()[0].created_at
+    assert tokens.find(secret, made + 99.0) is not None
+    assert tokens.find(secret, made + 101.0) is None
+
+
+def test_a_token_without_the_scope_is_refused(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    _, secret = tokens.create(["complete"])
+    refused = client_of(tokens).post(
+        "/echo", json={}, headers={"Authorization": f"Bearer {secret}"}
+    )
+    assert refused.status_code == 403
+    assert "verify" in refused.json()["error"]["message"]
+
+
+def test_revoking_an_unknown_token_says_where_the_ids_are(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="token list"):
+        TokenFile(tmp_path / "tokens").revoke("1234")
+
+
+def in_processes(code: str, *arguments: str, count: int) -> list[str]:
+    """What each of so many processes prints that run it at the same time."""
+    command = [sys.executable, "-c", code, *arguments]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+    return [process.communicate()[0].strip() for process in started]
+
+
+CREATE_AND_REVOKE = """
+import sys
+from pathlib import Path
+from coding_framework.deployment.tokens import TokenFile
+file = TokenFile(Path(sys.argv[1]))
+for _ in range(10):
+    kept, _ = file.create(["verify"])
+    ended, _ = file.create(["verify"])
+    file.revoke(ended)
+    print(kept, ended)
+"""
+
+
+def test_tokens_that_are_made_and_revoked_at_once_are_all_kept(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    said = in_processes(CREATE_AND_REVOKE, str(path), count=4)
+    made = [line.split() for text in said for line in text.splitlines()]
+    assert len(made) == 40
+    state = {t.id: t.revoked_at is not None for t in TokenFile(path).all()}
+    assert state == {
+        name: ended for kept, gone in made for name, ended in ((kept, False), (gone, True))
+    }
 
 
 def test_who_waits_long_for_a_lock_says_so(tmp_path: Path) -> None:
@@ -105,6 +199,12 @@ def _enter(guarded: Path, wait: Any) -> None:
         pass
 
 
+def test_a_file_that_holds_no_tokens_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("not json\n")
+    with pytest.raises(UsageError, match="not a file of tokens"):
+        TokenFile(tmp_path / "tokens").all()
+
+
 @pytest.mark.parametrize(
     ("body", "status", "kind"),
     [
@@ -120,13 +220,13 @@ def test_a_body_that_cannot_be_read_is_told_in_a_sentence(
     body: bytes, status: int, kind: str
 ) -> None:
     size = 1024 if status == 413 else 1 << 20
-    answer = client_of(Gate(body_bytes=size)).post("/echo", content=body)
+    answer = client_of(body_bytes=size).post("/echo", content=body)
     assert (answer.status_code, answer.json()["error"]["type"]) == (status, kind)
 
 
 def test_a_body_without_its_length_is_limited_too() -> None:
     chunks = iter([b'{"a": "', b"x" * 3000, b'"}'])
-    answer = client_of(Gate(body_bytes=1024)).post("/echo", content=chunks)
+    answer = client_of(body_bytes=1024).post("/echo", content=chunks)
     assert answer.status_code == 413
 
 
@@ -150,6 +250,13 @@ def test_a_wrong_address_is_an_error_of_the_same_form(path: str, status: int) ->
     assert (answer.status_code, answer.json()["error"]["type"]) == (status, "http_error")
 
 
+def test_more_requests_than_allowed_are_429_with_the_wait() -> None:
+    client = client_of(requests_per_s=0.5)
+    answers = [client.post("/echo", json={}) for _ in range(3)]
+    assert answers[-1].status_code == 429
+    assert int(answers[-1].headers["retry-after"]) >= 1
+
+
 def test_metrics_count_answers_by_route_and_not_by_path() -> None:
     client = client_of()
     client.get("/nothing/1")
@@ -158,13 +265,165 @@ def test_metrics_count_answers_by_route_and_not_by_path() -> None:
     assert 'cuda_rl_http_responses_total{route="other",status="404"} 2.0' in text
 
 
-def test_an_address_that_others_reach_needs_a_key_also_for_metrics(
+def test_a_bucket_gives_its_capacity_at_once_and_then_its_rate() -> None:
+    bucket = Bucket(capacity=2.0, per_s=1.0)
+    assert [bucket.take(1.0, 0.0) for _ in range(3)] == [0.0, 0.0, 1.0]
+    assert bucket.take(1.0, 1.0) == 0.0
+
+
+def test_a_bucket_lends_what_is_more_than_it_holds_and_waits_for_the_debt() -> None:
+    bucket = Bucket(capacity=2.0, per_s=1.0)
+    assert bucket.take(5.0, 0.0) == 0.0
+    assert bucket.take(1.0, 0.0) == pytest.approx(4.0)
+
+
+def test_requests_that_run_are_counted_until_they_end() -> None:
+    meter = Meter(Limits(concurrent=1))
+    with meter.request("a"):
+        with pytest.raises(OverLimitError), meter.request("a"):
+            pass
+        with meter.request("b"):
+            pass
+    with meter.request("a"):
+        pass
+
+
+@pytest.mark.parametrize("becomes", ["moved", "emptied", "damaged"])
+def test_a_token_is_needed_whatever_becomes_of_the_file(tmp_path: Path, becomes: str) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    _, secret = tokens.create(["verify"])
+    client = client_of(tokens)  # no request has come yet
+    if becomes == "moved":
+        tokens.path.rename(tmp_path / "elsewhere")
+    else:
+        tokens.path.write_text("" if becomes == "emptied" else "what")
+    answers = [
+        client.post("/echo", json={}, headers=headers)
+        for headers in ({}, {"Authorization": f"Bearer {secret}"})
+    ]
+    assert [a.status_code for a in answers] == [401, 503 if becomes == "damaged" else 401]
+
+
+def test_a_token_that_is_made_while_a_server_runs_shuts_it_for_good(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    client = client_of(tokens)
+    assert client.post("/echo", json={}).status_code == 200
+    TokenFile(tokens.path).create(["verify"])
+    assert client.post("/echo", json={}).status_code == 401
+    tokens.path.unlink()
+    assert client.post("/echo", json={}).status_code == 401
+
+
+def test_a_token_file_of_before_with_a_daily_limit_is_read(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    _, secret = tokens.create(["verify"])
+    line = json.loads(tokens.path.read_text())
+    tokens.path.write_text(json.dumps(line | {"tokens_per_day": 10}) + "\n")
+    assert TokenFile(tokens.path).find(secret) is not None
+
+
+def test_metrics_of_an_address_that_others_reach_need_a_token(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    _, secret = tokens.create(["complete"])
+    app = app_of(Gate(tokens, Limits(), Listen(host="0.0.0.0")))
+    client = TestClient(app, base_url="http://127.0.0.1")
+    assert client.get("/metrics").status_code == 401
+    header = {"Authorization": f"Bearer {secret}"}
+    assert client.get("/metrics", headers=header).status_code == 200
+    assert client_of(tokens).get("/metrics").status_code == 200
+
+
+async def test_large_bodies_that_come_at_once_have_room_together_for_so_many_bytes() -> None:
+    gate = Gate(None, Limits(body_bytes=8 << 20, bodies_bytes=(4 << 20) + 100))
+    app = app_of(gate)
+
+    def body_of(size: int, go_on: asyncio.Event) -> tuple[Any, Any, list[int]]:
+        """A request whose last bytes wait: ASGI's receive and send, and the status."""
+        parts, statuses = iter([b'{"a": "', b"x" * size]), list[int]()
+
+        async def receive() -> Any:
+            for part in parts:
+                return {"type": "http.request", "body": part, "more_body": True}
+            await go_on.wait()
+            return {"type": "http.request", "body": b'"}', "more_body": False}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+
+        return receive, send, statuses
+
+    go_on, tasks, told = asyncio.Event(), [], []
+    for size in (3 << 20, 3 << 20, 3 << 20, 1 << 19):
+        receive, send, statuses = body_of(size, go_on)
+        tasks.append(asyncio.create_task(app(dict(SCOPE), receive, send)))
+        told.append(statuses)
+        await asyncio.sleep(0.05)
+    assert told == [[], [], [503], []]  # 2 MiB beyond the first of each
+    go_on.set()
+    await asyncio.gather(*tasks)
+    assert told == [[200], [200], [503], [200]]
+    assert gate._body_bytes == 0
+
+
+REQUEST = b"POST /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 8\r\n\r\n{}      "
+REFUSED = b"POST /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999\r\n\r\n"
+
+
+def test_no_connection_stays_open_whatever_its_client_sends_and_then_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(UsageError, match="CUDA_RL_API_KEY"):
-        Gate(Listen(host="0.0.0.0"))
-    monkeypatch.setenv("CUDA_RL_API_KEY", "key")
-    client = client_of(Gate(Listen(host="0.0.0.0")))
-    assert client.get("/metrics").status_code == 401
-    assert client.get("/metrics", headers={"Authorization": "Bearer key"}).status_code == 200
-    assert client_of().get("/metrics").status_code == 200
+    """A request that stops after any of its bytes, a body that goes on after its answer, line ends
+    that are no request."""
+    for name in ("HEADER_S", "LINGER_S"):
+        monkeypatch.setattr(http, name, 0.5)
+    app = app_of(Gate(None, Limits(body_s=0.5)))
+    with app_served(app, timeout_keep_alive=1) as url:
+        where = urlsplit(url)
+        sent = [REQUEST[:n] for n in range(0, len(REQUEST) + 1, 7)]
+        sent += [REQUEST + b"\r\n", REQUEST + REQUEST[:30], REFUSED, REFUSED + b"x" * 50]
+        held = []
+        for data in sent:
+            made = socket.create_connection((where.hostname, where.port or 80), timeout=60)
+            made.sendall(data)
+            held.append(made)
+        trickling = held[-1]
+        ends, closed = time.monotonic() + 6.0, set[int]()
+        while len(closed) < len(held) and time.monotonic() < ends:
+            with contextlib.suppress(OSError):
+                trickling.send(b"x")
+            for number, made in enumerate(held):
+                made.settimeout(0.01)
+                with contextlib.suppress(TimeoutError):
+                    try:
+                        over = not made.recv(1 << 16)
+                    except ConnectionError:
+                        over = True
+                    closed |= {number} if over else set()
+        assert [sent[n] for n in range(len(held)) if n not in closed] == []
+        for made in held:
+            made.close()
+
+
+def test_other_addresses_need_a_token(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    with pytest.raises(UsageError, match="token create"):
+        Gate(tokens, Limits(), Listen(host="0.0.0.0"))
+    tokens.create(["complete"])
+    Gate(tokens, Limits(), Listen(host="0.0.0.0"))
+    Gate(None, Limits())
+
+
+async def test_a_body_that_comes_too_slowly_ends_with_408() -> None:
+    gate = Gate(None, Limits(body_s=0.05))
+    app = app_of(gate)
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        await asyncio.sleep(3600)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app(dict(SCOPE), receive, send)
+    assert sent[0]["status"] == 408

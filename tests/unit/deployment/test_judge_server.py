@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,6 +13,8 @@ from fastapi.testclient import TestClient
 from coding_framework.data.registry import find_task
 from coding_framework.deployment.http import Gate
 from coding_framework.deployment.judge_server import JudgeServer
+from coding_framework.deployment.limits import Limits
+from coding_framework.deployment.tokens import TokenFile
 from coding_framework.errors import InfrastructureError
 from coding_framework.types import Candidate, Status, Task, Verdict
 
@@ -34,8 +37,8 @@ async def judge(task: Task, code: str) -> Verdict:
     return said_of(task, code)
 
 
-def client(*, trust_tasks: bool = False, **limits: Any) -> TestClient:
-    server = JudgeServer(judge, Gate(**limits), queue=4, trust_tasks=trust_tasks)
+def client(tokens: TokenFile | None = None, *, queue: int = 4, **limits: Any) -> TestClient:
+    server = JudgeServer(judge, Gate(tokens, Limits(**limits)), queue=queue)
     return TestClient(server.app, base_url="http://127.0.0.1", raise_server_exceptions=False)
 
 
@@ -68,7 +71,7 @@ def test_a_batch_gets_a_verdict_or_a_fault_for_each_in_its_order() -> None:
         ({"task": "relw", "code": "x"}, 400, "close names: relu"),
         ({"task": "examples/scaled_tanh.py", "code": "x"}, 400, "a file cannot be named"),
         ({"task": "/etc/passwd.json", "code": "x"}, 400, "a file cannot be named"),
-        ({"task": {"name": "own"}, "code": "x"}, 403, "--trust-tasks"),
+        ({"task": {"name": "own"}, "code": "x"}, 403, "tasks:trusted"),
         ({"task": 3, "code": "x"}, 400, "must be a name"),
         ({"task": "r" * 300, "code": "x"}, 400, "no task is called"),
         ({"task": "relu\0", "code": "x"}, 400, "no task is called"),
@@ -95,10 +98,20 @@ def test_a_body_that_is_too_large_is_refused() -> None:
     assert (got, sentence(answer)) == (413, "the body has over 1024 bytes: send less")
 
 
-def test_only_a_server_that_trusts_its_callers_judges_their_tasks() -> None:
+def test_only_a_token_with_its_scope_may_judge_and_only_a_trusted_one_brings_tasks(
+    tmp_path: Path,
+) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    secrets = [
+        tokens.create(scopes)[1]
+        for scopes in (("complete",), ("verify",), ("verify", "tasks:trusted"))
+    ]
+    asked = client(tokens)
     body = {"task": find_task("relu").model_dump(mode="json"), "code": "x"}
-    assert ask(client(), body)[0] == 403
-    assert ask(client(trust_tasks=True), body)[0] == 200
+    assert ask(asked, body)[0] == 401
+    assert ask(asked, body, Authorization="Bearer crl_wrong")[0] == 401
+    got = [ask(asked, body, Authorization=f"Bearer {secret}")[0] for secret in secrets]
+    assert got == [403, 403, 200]
 
 
 class HeldJudge:
@@ -116,7 +129,7 @@ class HeldJudge:
 
 async def test_what_was_taken_is_judged_though_its_client_goes_and_a_full_queue_says_so() -> None:
     held = HeldJudge()
-    server = JudgeServer(held, Gate(), queue=1)
+    server = JudgeServer(held, Gate(None, Limits()), queue=1)
     transport = httpx.ASGITransport(server.app)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
 

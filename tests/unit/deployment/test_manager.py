@@ -288,8 +288,11 @@ def tampered(deployed: Deployment, statement: str) -> str:
         ("UPDATE event SET body=replace(body, 'error', 'verified') WHERE id='r2:o'", "evidence"),
         ("DELETE FROM event WHERE id='r2:o'", "evidence"),
         ("UPDATE event SET variant='incumbent' WHERE id='r4:e'", "evidence"),
+        ("UPDATE audit SET reason='a better one'", "changed after"),
+        ("DELETE FROM audit WHERE seq=2", "does not follow"),
         ("UPDATE experiment SET state='PROMOTED'", "by its log"),
         ("UPDATE experiment SET config=replace(config, '0.05', '0.5')", "config"),
+        ("UPDATE endpoint SET incumbent='new'", "by the audit"),
     ],
 )
 def test_verify_finds_what_was_changed_by_hand(

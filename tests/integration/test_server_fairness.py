@@ -1,4 +1,4 @@
-"""References of callers: they hold up nobody else, and end with their clients."""
+"""No caller takes the server from the others: by foreign code, nor by asking for much."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from coding_framework.data.registry import find_task
-from coding_framework.deployment.chat import MOST_WAITING, REFERENCES_AT_ONCE
 from coding_framework.deployment.server import CallersTasks
-from support.serving import ScriptedJudge, Upstream, model_server
+from coding_framework.deployment.tokens import TokenFile
+from support.serving import RELU, ScriptedJudge, Upstream, answer, model_server
 from support.time_bar import crowding
 from support.waiting import until
 
@@ -42,6 +42,13 @@ class SleepingReader:
         return {"error": "it slept"}
 
 
+def tokens_of(folder: Path, count: int) -> list[dict[str, str]]:
+    """Headers of so many callers."""
+    tokens = TokenFile(folder / "tokens")
+    secrets = [tokens.create(["complete", "verify"])[1] for _ in range(count)]
+    return [{"Authorization": f"Bearer {secret}"} for secret in secrets]
+
+
 def chat(**options: Any) -> dict[str, Any]:
     return {
         "model": "kernels",
@@ -59,6 +66,7 @@ async def test_sleeping_references_hold_up_nobody_and_end_with_their_clients(
     tmp_path: Path,
 ) -> None:
     reader = SleepingReader()
+    sleeper, other, third = tokens_of(tmp_path, 3)
     upstream = Upstream(lambda body: "Hello.")
     with model_server(
         tmp_path, upstream, callers=CallersTasks(reader, ScriptedJudge()), references="sandboxed"
@@ -67,27 +75,68 @@ async def test_sleeping_references_hold_up_nobody_and_end_with_their_clients(
             await ready(client)
             foreign = chat(task=find_task("relu").model_dump(mode="json"))
 
-            async def asks(body: Any) -> tuple[int, float]:
+            async def asks(headers: dict[str, str], body: Any) -> tuple[int, float]:
                 started = time.monotonic()
-                found = await client.post("/v1/chat/completions", json=body)
+                found = await client.post("/v1/chat/completions", json=body, headers=headers)
                 return found.status_code, time.monotonic() - started
 
-            many = REFERENCES_AT_ONCE + MOST_WAITING + 3
-            sleeping = [asyncio.create_task(asks(foreign)) for _ in range(many)]
-            await asyncio.to_thread(until, lambda: reader.running == REFERENCES_AT_ONCE)
+            sleeping = [asyncio.create_task(asks(sleeper, foreign)) for _ in range(8)]
+            sleeping += [asyncio.create_task(asks(other, foreign)) for _ in range(2)]
+            await asyncio.to_thread(until, lambda: reader.running == 2)
             ordinary = []
             for _ in range(60):
-                ordinary.append(asyncio.create_task(asks(chat())))
+                ordinary.append(asyncio.create_task(asks(third, chat())))
                 await asyncio.sleep(0.05)
             told = [await found for found in ordinary]
             assert {status for status, _ in told} == {200}
             assert np.quantile([seconds for _, seconds in told], 0.99) <= 1.0 * crowding()
             refused = [found.result()[0] for found in sleeping if found.done()]
-            assert refused == [429] * 3
-            assert reader.most == REFERENCES_AT_ONCE
+            assert refused == [429] * 3  # one runs, four wait
+            assert reader.most == 2  # one of each caller
             for found in sleeping:
                 found.cancel()
             await asyncio.to_thread(until, lambda: reader.running == 0)
+
+
+def test_a_reference_is_charged_before_it_runs(tmp_path: Path) -> None:
+    reader = SleepingReader(0.0)
+    (headers,) = tokens_of(tmp_path, 1)
+    with model_server(
+        tmp_path, Upstream(lambda body: "Hello."), callers=CallersTasks(reader, ScriptedJudge()),
+        references="sandboxed", limits={"candidates_per_min": 1e-3},
+    ) as (url, _):  # fmt: skip
+        foreign = chat(task=find_task("relu").model_dump(mode="json"))
+        found = [
+            httpx.post(f"{url}/v1/chat/completions", json=foreign, headers=headers, timeout=60)
+            for _ in range(2)
+        ]
+        assert [f.status_code for f in found] == [400, 429]  # the first one is lent
+        assert reader.ended == 1
+
+
+async def test_one_request_for_many_verdicts_makes_nobody_else_wait_long(tmp_path: Path) -> None:
+    greedy, other = tokens_of(tmp_path, 2)
+    upstream = Upstream(lambda body: answer(RELU))
+    judge = ScriptedJudge(seconds=0.2)
+    with model_server(tmp_path, upstream, judge) as (url, _):
+        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+            await ready(client)
+
+            async def asks(headers: dict[str, str], **options: Any) -> httpx.Response:
+                body = chat(task="relu", budget_s=20, **options)
+                return await client.post("/v1/chat/completions", json=body, headers=headers)
+
+            much = asyncio.create_task(asks(greedy, n=32, turns=8))
+            while len(judge.asked) < 5:
+                await asyncio.sleep(0.01)
+            again = await asks(greedy, n=1, turns=1)
+            assert (again.status_code, again.json()["error"]["type"]) == (429, "judge_busy")
+            for _ in range(3):
+                started = time.monotonic()
+                found = await asks(other, n=1, turns=1)
+                assert found.status_code == 200, found.text
+                assert time.monotonic() - started < 2.0
+            much.cancel()
 
 
 def test_the_readers_process_ends_when_nobody_waits(tmp_path: Path) -> None:
