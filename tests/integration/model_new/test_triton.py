@@ -153,6 +153,13 @@ FORMS = [
         "is not a function under @triton.jit at the top of the file",
     ),
     (
+        "HALF = tl.constexpr(0.5)",
+        "try:\n    from triton.language.extra import libdevice\n    HALF = tl.constexpr(0.5)\n"
+        "except ImportError:\n    HALF = None",
+        Status.CORRECT,
+        "",
+    ),
+    (
         "    if EVEN:",
         "    tl.device_print('n', n)\n    if EVEN:",
         Status.CORRECT,

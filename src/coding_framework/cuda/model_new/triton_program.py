@@ -5,7 +5,8 @@
 In the current folder lie `kernel.cu`, which is the answer, and `wanted.json`, its requests. It
 writes `kernel.ptx`, one module of all kernels, for the emulator, and `triton.json` (what a launch
 needs, by request), and becomes ptxas. Of the answer only imports of Triton, constants and functions
-under `@triton.jit` are run. Errors are printed as nvcc prints them.
+under `@triton.jit` are run, and what chooses imports or constants by `try` or `if`. Errors are
+printed as nvcc prints them.
 """
 
 from __future__ import annotations
@@ -98,6 +99,9 @@ def _run_kernels(source: str) -> dict[str, Any]:
                 continue
         elif isinstance(node, ast.ImportFrom):
             if (node.module or "").split(".")[0] not in ("triton", "math"):
+                continue
+        elif isinstance(node, (ast.Try, ast.If)):  # as of an import that has moved
+            if any(isinstance(inner, (ast.FunctionDef, ast.ClassDef)) for inner in ast.walk(node)):
                 continue
         elif not isinstance(node, (ast.Assign, ast.AnnAssign)):
             continue

@@ -15,6 +15,7 @@ def scan(a, b, o, n, BLOCK: tl.constexpr):
     r = tl.program_id(0)
     at = tl.arange(0, BLOCK)
     u = tl.load(a + r * n + at, mask=at < n, other=1.0)
+    u = tl.where(at < n, tl.sigmoid(u), 1.0)
     v = tl.load(b + r * n + at, mask=at < n, other=0.0)
     _, h = tl.associative_scan((u, v), 0, combine)
     tl.store(o + r * n + at, h, mask=at < n)
