@@ -29,7 +29,7 @@ enum class Kind : uint32_t {  // the numbers are those of session.py
   Extension = 17,
   Order = 18,
   Asked = 19,
-  TritonKernel = 20,
+  Kernel = 20,
 };
 
 class Writer {
