@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 import sys
@@ -67,8 +68,14 @@ def add_registry_actions(actions: Any, keys: Path) -> None:
     )
     _add_named(p)
     _add_reason(p, "quarantined by hand")
-    p = add_command(actions, "import", _import, "Add the kernels of another registry.")
-    p.add_argument("folder", metavar="DIR", type=Path, help="the other registry's folder")
+    p = add_command(actions, "export", _export, "Write kernels to a tar file.")
+    p.add_argument("output", metavar="FILE", type=Path, help="the tar file to write")
+    p.add_argument(
+        "names", nargs="*", default=[], metavar="KERNEL", help="ids or ops (default: all)"
+    )
+    _add_place(p)
+    p = add_command(actions, "import", _import, "Add the kernels of a tar file of `export`.")
+    p.add_argument("archive", metavar="FILE", type=Path, help="the tar file to read")
     _add_place(p)
     p = add_command(
         actions, "publish", _publish, "Write a kernel as a folder that Hugging Face kernels loads."
@@ -78,6 +85,9 @@ def add_registry_actions(actions: Any, keys: Path) -> None:
     p.add_argument("--licence", default="apache-2.0", help="for the card (default: apache-2.0)")
     add_place(p)
     _add_key(p, keys)
+    p = add_command(actions, "gc", _gc, "Remove files that no kernel names.")
+    _add_place(p)
+    add_switch(p, "--retired", "also forget retired and quarantined kernels")
     p = add_command(actions, "reverify", _reverify, "Judge kernels again on this machine.")
     p.add_argument(
         "names", nargs="*", default=[], metavar="KERNEL", help="ids or ops (default: all)"
@@ -414,21 +424,32 @@ def _moved(
     return EXIT_OK
 
 
-def _import(args: Namespace) -> int:
-    from coding_framework.registry.kernels import KernelRegistry
+def _export(args: Namespace) -> int:
+    from coding_framework.registry.archive import export_kernels
 
-    left_out: list[str] = []
-    with (
-        _open(args) as registry,
-        KernelRegistry(
-            args.folder, keys=registry.keys, read_only=True, tell=left_out.append
-        ) as other,
-    ):
-        count = registry.add_from(other)
+    with _open(args, read_only=True) as registry:
+        count = export_kernels(registry, _chosen(registry, args.names), args.output)
+    digest = hashlib.sha256(args.output.read_bytes()).hexdigest()
+    print(f"{count} kernels in {args.output}, sha256 {digest}")
+    return EXIT_OK
+
+
+def _import(args: Namespace) -> int:
+    from coding_framework.registry.archive import import_kernels
+
+    with _open(args) as registry:
+        count, left_out = import_kernels(registry, args.archive)
     for sentence in left_out:
-        print(f"left out: {sentence}", file=sys.stderr)
+        print(sentence, file=sys.stderr)
     print(f"{count} kernels added to {args.registry} as verified, {len(left_out)} left out")
     return EXIT_HIT if left_out else EXIT_OK
+
+
+def _gc(args: Namespace) -> int:
+    with _open(args) as registry:
+        count, freed = registry.collect_garbage(retired=args.retired)
+    print(f"{count} files removed, {freed / 1e6:.1f} MB")
+    return EXIT_OK
 
 
 # --- parts ----------------------------------------------------------------------------------------

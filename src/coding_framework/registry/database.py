@@ -221,7 +221,7 @@ def now_us() -> int:
 
 def _damaged(path: Path) -> str:
     return (
-        f"{path} is damaged: move it away, then put a backup of the folder in its place, or add "
+        f"{path} is damaged: move it away, then import a backup (`cuda-rl kernel import`) or add "
         "the kernels again"
     )
 

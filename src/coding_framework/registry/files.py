@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +25,8 @@ MAX_FILE_BYTES = 64 << 20
 _PATH = re.compile(
     r"(objects|templates|cubins|tasks)/([0-9a-f]{2})/([0-9a-f]{64})\.(cu|py|json|cubin|ptx)"
 )
+_YOUNG_S = 3600.0
+"""A file is written before the entry that names it: one that nobody names yet may be such a one."""
 
 
 class DamagedError(CodingFrameworkError):
@@ -66,6 +70,8 @@ class Files:
         path = self._folder / file.path
         with suppress(DamagedError):
             self.get(file)
+            with suppress(OSError):
+                os.utime(path)
             return file
         write_atomic(path, data)
         return file
@@ -78,12 +84,12 @@ class Files:
                 data = opened.read(MAX_FILE_BYTES + 1)
         except OSError as e:
             raise DamagedError(
-                f"{path} cannot be read ({e.strerror}): add the kernel again, or put a backup back"
+                f"{path} cannot be read ({e.strerror}): add the kernel again, or import a backup"
             ) from e
         if hashlib.sha256(data).hexdigest() != file.sha256:
             raise DamagedError(
                 f"{path} is damaged: its bytes are not those of its name; delete it, then add the "
-                "kernel again or put a backup back"
+                "kernel again or import a backup"
             )
         return data
 
@@ -94,3 +100,13 @@ class Files:
                 found = parse_path(str(path.relative_to(self._folder)))
                 if found is not None:
                     yield found
+
+    def remove_old(self, file: StoredFile) -> int:
+        """Remove a file that nobody names, unless it is young; gives the bytes that came free."""
+        path = self._folder / file.path
+        with suppress(FileNotFoundError):
+            found = path.stat()
+            if time.time() - found.st_mtime >= _YOUNG_S:
+                path.unlink()
+                return found.st_size
+        return 0

@@ -237,22 +237,6 @@ class KernelRegistry:
             self._database.move(self._entry(kernel), "verified", "judged again")
         return self._one(receipt.kernel, receipt.task)
 
-    def add_from(self, other: KernelRegistry) -> int:
-        """Add what another registry holds by the keys that are trusted here, which it must have
-        been opened with, but what is retired or in quarantine there; it tells what it leaves out.
-        Gives the number of kernels. Other statuses are decisions of the place where they were
-        taken: all come as `verified`."""
-        kernels = [k for k in other.snapshot() if k.status not in ("retired", "quarantined")]
-        for kernel in kernels:
-            code, task = other.source(kernel), other.task(kernel)
-            for receipt, signed in zip(kernel.receipts, other.signed(kernel), strict=True):
-                wanted = {shape.template for shape in receipt.shapes}
-                templates = tuple(t for t in kernel.templates if f"sha256:{t.sha256}" in wanted)
-                parts = {part.sha256: other.code(part) for t in templates for part in t.code}
-                made = MadeTemplates(templates=templates, refusals=kernel.refusals, code=parts)
-                self.add(code, task, signed, made)
-        return len(kernels)
-
     def trust(self, public_key: Path) -> None:
         """Keep a public key beside the kernels, unless another of its name is there."""
         path = self.folder / "keys" / public_key.name
@@ -281,6 +265,22 @@ class KernelRegistry:
             )
         self._database.remove(self._entry(former))
         return new
+
+    def collect_garbage(self, *, retired: bool = False) -> tuple[int, int]:
+        """Remove files that no entry names; gives their number and bytes. retired: first forget
+        retired and quarantined kernels. Files of the last hour stay: an entry may be on its way.
+        Raises DamagedError where it cannot be known what is named."""
+        if retired:
+            for entry in self._database.entries():
+                if entry.status in ("retired", "quarantined"):
+                    self._database.remove(entry)
+        named = self._named()
+        count = freed = 0
+        for file in self._files.all():
+            if file not in named:
+                nbytes = self._files.remove_old(file)
+                count, freed = count + bool(nbytes), freed + nbytes
+        return count, freed
 
     # --- parts ------------------------------------------------------------------------------------
 
@@ -382,7 +382,7 @@ class KernelRegistry:
         return self.folder / StoredFile("tasks", sha256, "json").path
 
     def _write_task(self, task: Task) -> None:
-        """Unless it is there: what another registry says of a task replaces nothing."""
+        """Unless it is there: what else is said of a task, by an archive, replaces nothing."""
         path = self._task_path(task_id(task).removeprefix("sha256:"))
         with contextlib.suppress(OSError, ValidationError):
             if task_id(Task.model_validate_json(path.read_bytes())) == task_id(task):
@@ -402,6 +402,21 @@ class KernelRegistry:
                 f"{short(kernel)} was stored in {self.folder} and cannot be read back"
             )
         return found
+
+    def _named(self) -> set[StoredFile]:
+        """Files that entries and receipts name."""
+        problems = self.damage()
+        if problems:
+            raise DamagedError(f"nothing was removed, as the registry is not whole: {problems[0]}")
+        named: set[StoredFile] = set()
+        for entry in self._database.entries():
+            named.add(StoredFile("objects", entry.kernel.removeprefix("sha256:"), entry.suffix))
+            named.add(StoredFile("tasks", entry.task.removeprefix("sha256:"), "json"))
+        for kernel in self.snapshot():
+            for template in kernel.templates:
+                named.add(StoredFile("templates", template.sha256, "json"))
+                named |= {StoredFile("cubins", c.sha256, c.form) for c in template.code}
+        return named
 
 
 def short(kernel: str) -> str:

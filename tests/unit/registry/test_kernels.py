@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
 import sqlite3
 import subprocess
@@ -316,6 +317,32 @@ def test_a_receipt_of_another_protocol_or_driver_is_stale(filled: Filled) -> Non
 
 
 # --- the folder -----------------------------------------------------------------------------------
+
+
+def test_garbage_is_what_nobody_names_and_is_old(filled: Filled) -> None:
+    registry, _, kernel = filled
+    assert registry.collect_garbage() == (0, 0)
+    registry.move(kernel, "retired", "old")
+    assert registry.collect_garbage(retired=True) == (0, 0)
+    for path in _files(registry.folder):
+        os.utime(path, (0, 0))
+    count, freed = registry.collect_garbage()
+    assert count == 5
+    assert freed > 0
+    assert _files(registry.folder) == []
+    assert registry.snapshot() == ()
+
+
+def test_nothing_is_collected_where_the_registry_is_not_whole(
+    filled: Filled, tmp_path: Path
+) -> None:
+    registry, _, _ = filled
+    for path in _files(registry.folder):
+        os.utime(path, (0, 0))
+    blind = KernelRegistry(registry.folder, keys=tmp_path / "no keys")
+    with pytest.raises(DamagedError, match="nothing was removed"):
+        blind.collect_garbage()
+    assert len(_files(registry.folder)) == 5
 
 
 @pytest.mark.skipif(not Path("/usr/bin/bwrap").exists(), reason="needs bubblewrap")
