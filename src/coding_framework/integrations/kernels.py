@@ -161,13 +161,11 @@ def task_of(given: TaskLike, inputs: Inputs = "", init: Init = "") -> Task:
         if not isinstance(inputs, str) or not isinstance(init, str):
             raise UsageError("inputs and init are texts where the task is one, as in '4x128x256'")
         return find_task(str(given), inputs, init)
-    import torch
-
     from coding_framework.data.kernelbench.own_module import problem_of_module
-    from coding_framework.reference_model import in_tf32
+    from coding_framework.reference_model import in_tf32, product_precision
 
     source = problem_of_module(given, inputs, init)
-    if torch.get_float32_matmul_precision() != "highest":
+    if product_precision() != "highest":
         source = in_tf32(source)  # as the program that it comes from rounds
     return problem_as_task(source, type(given).__name__)
 

@@ -41,7 +41,7 @@ def run_reference(source: str | ast.Module) -> dict[str, Any]:
 def products_as_they_are(precision: str | None = None) -> Iterator[None]:
     """PyTorch's settings of how it rounds the factors of products are put back after the block.
     precision: of products inside the block; None: as it is."""
-    matmul, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    matmul, cudnn = product_precision(), torch.backends.cudnn.allow_tf32
     try:
         if precision is not None:
             torch.set_float32_matmul_precision(precision)
@@ -49,6 +49,14 @@ def products_as_they_are(precision: str | None = None) -> Iterator[None]:
     finally:
         torch.set_float32_matmul_precision(matmul)
         torch.backends.cudnn.allow_tf32 = cudnn
+
+
+def product_precision() -> str:
+    """PyTorch's setting for products of float32, by whichever of its names it was set."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # it refuses to say after `fp32_precision` was set
+        return "high" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "highest"
 
 
 def _readable(source: str | ast.Module) -> tuple[str | ast.Module, str]:
@@ -121,8 +129,14 @@ def in_tf32(source: str) -> str:
 
 
 def is_in_tf32(source: str) -> bool:
-    """Whether a line of its own asks PyTorch for it, as a program of 2026 does."""
-    return _ASKS_FOR_TF32.search(source) is not None
+    """Whether a statement of the file itself asks PyTorch for it: no text and no comment."""
+    if not _ASKS_FOR_TF32.search(source):
+        return False
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError:
+        return False
+    return any(_ASKS_FOR_TF32.match(ast.unparse(statement)) for statement in statements)
 
 
 def in_evaluation_mode(source: str) -> str:

@@ -118,6 +118,7 @@ def test_in_float32_plain_tf32_is_wrong_as_before() -> None:
         ('torch.set_float32_matmul_precision("highest")', False),
         ("torch.backends.cuda.matmul.allow_tf32 = False", False),
         ("# torch.backends.cuda.matmul.allow_tf32 = True", False),
+        ('"""Never write\ntorch.backends.cuda.matmul.allow_tf32 = True\n"""', False),
     ],
 )
 def test_the_problem_asks_by_pytorchs_own_line(line: str, asks: bool) -> None:
@@ -127,3 +128,15 @@ def test_the_problem_asks_by_pytorchs_own_line(line: str, asks: bool) -> None:
 def test_what_a_problem_sets_is_put_back() -> None:
     run_reference('import torch\ntorch.set_float32_matmul_precision("high")\n')
     assert torch.get_float32_matmul_precision() == "highest"
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="PyTorch has it from 2.9 on"
+)
+def test_a_program_may_have_set_it_by_its_newer_name() -> None:
+    try:
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+        run_reference("import torch\n")
+        assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+    finally:
+        torch.set_float32_matmul_precision("highest")
