@@ -54,6 +54,7 @@ from coding_framework.cuda.model_new.triton_kernels import (
     triton_fingerprint,
     triton_folder,
 )
+from coding_framework.cuda.model_new.triton_program import PTX, for_emulator
 from coding_framework.cuda.sandbox import Exit, Job, Limits, Mount, Sandbox, choose_sandbox
 from coding_framework.cuda.sandbox.base import limited
 from coding_framework.cuda.toolchain.architecture import detect_architecture
@@ -289,7 +290,7 @@ class CUDACompiler:
                     return self.cache.put(digest, result, files)
                 if result.status in (Status.COMPILE_ERROR, Status.UNSUPPORTED):
                     if _may_be_the_machine(result):
-                        self._require_working(flags)
+                        self._require_working()
                     if certain:
                         self.cache.put(digest, result, {})
                 if certain or not tries_left:
@@ -297,11 +298,11 @@ class CUDACompiler:
                 log.warning("compilation_tried_again", reason=result.reason, digest=digest[:16])
         return result
 
-    def _require_working(self, flags: tuple[str, ...]) -> None:
+    def _require_working(self) -> None:
         """Raises InfrastructureError where a source without a fault does not compile either: what
         the linker or no tool at all says of a candidate is then this machine's fault."""
         with self.cache.scratch() as folder:
-            found, _ = self._build_in(folder, _Source(_FAULTLESS), flags, "")
+            found, _ = self._build_in(folder, _Source(_FAULTLESS), self.flags(_FAULTLESS), "")
         if not found.success:
             raise InfrastructureError(
                 f"nothing compiles on this machine ({found.reason}): see that the host compiler "
@@ -313,13 +314,16 @@ class CUDACompiler:
     ) -> tuple[CompilationResult, bool]:
         """One run of the compiler: its result, and whether that would come again."""
         _require_room(folder)
-        names = (SOURCE_NAME, _HOST_NAME, _REQUESTS_NAME)
-        for name, text in zip(names, source, strict=True):
-            if text:
-                (folder / name).write_bytes(source_bytes(text))
         killed = killed_for_memory()
-        job, own = self._triton(folder) if source.kernels else self._nvcc(folder, flags)
-        exit_, text = self._run(folder, job)
+        own: tuple[str, ...] = ()
+        if source.kernels:
+            exit_, text = self._run_triton(folder, source)
+        else:
+            for name, code in ((SOURCE_NAME, source.cuda), (_HOST_NAME, source.host)):
+                if code:
+                    (folder / name).write_bytes(source_bytes(code))
+            job, own = self._nvcc(folder, flags)
+            exit_, text = self._run(folder, job)
         if exit_.code != 0:
             _require_room(folder)  # it may have failed of a disk that filled up meanwhile
         report = parse_report(text, own)
@@ -330,17 +334,33 @@ class CUDACompiler:
             return self._failed(failure, exit_, report, digest), failure.certain
         return self._succeeded(exit_, report, folder, digest), True
 
-    def _triton(self, folder: Path) -> tuple[Job, tuple[str, ...]]:
-        """Triton, then ptxas, in the sandbox."""
+    def _run_triton(self, folder: Path, source: _Source) -> tuple[Exit, str]:
+        """Triton, in whose process the answer's code takes part, in a folder of its own; then ptxas
+        on the one text that the emulator reads too."""
         empty = self.compile_cuda(_EMPTY)
         if empty.binary_path is None:
             raise InfrastructureError(f"an empty host part does not compile: {empty.reason}")
-        shutil.copyfile(Path(empty.binary_path) / "host.so", folder / "host.so")
-        shutil.copyfile(PROGRAM, folder / PROGRAM.name)
-        toolkit, path = Mount(self.toolkit.root, "/opt/cuda"), self.sandbox.path
+        theirs = folder / "triton"
+        theirs.mkdir()
+        shutil.copyfile(PROGRAM, theirs / PROGRAM.name)
+        for name, text in ((SOURCE_NAME, source.cuda), (_REQUESTS_NAME, source.kernels)):
+            (theirs / name).write_bytes(source_bytes(text))
+        path = self.sandbox.path
         command, mounts, environment = triton_command(path)
-        command += [f"{path(toolkit)}/bin/ptxas", str(self.architecture)]
-        return self._job(folder, command, (toolkit, *mounts), environment), ()
+        ended, said = self._run(theirs, self._job(theirs, command, mounts, environment))
+        if ended.code != 0 or not all(map(_is_plain, (theirs / PTX, theirs / LAUNCHES_NAME))):
+            return ended, said
+        shutil.copyfile(Path(empty.binary_path) / "host.so", folder / "host.so")
+        shutil.copyfile(theirs / LAUNCHES_NAME, folder / LAUNCHES_NAME)
+        shutil.copyfile(theirs / PTX, folder / "plain.ptx")
+        plain = (theirs / PTX).read_bytes().decode("utf-8", "replace")
+        (folder / PTX).write_bytes(for_emulator(plain).encode())
+        toolkit, arch = Mount(self.toolkit.root, "/opt/cuda"), f"sm_{self.architecture}"
+        command = [f"{path(toolkit)}/bin/ptxas", "-v", f"-arch={arch}", "-lineinfo", "plain.ptx"]
+        command += ["-o", f"kernel.{arch}.cubin"]
+        exit_, text = self._run(folder, self._job(folder, command, (toolkit,), {}))
+        exit_.cpu_s += ended.cpu_s
+        return exit_, text
 
     def _nvcc(self, folder: Path, flags: tuple[str, ...]) -> tuple[Job, tuple[str, ...]]:
         """nvcc in the sandbox, and where trusted headers lie."""
@@ -441,7 +461,12 @@ class CUDACompiler:
 
 def _complete(folder: Path) -> bool:
     """Whether a process that an answer takes part in wrote all that it should."""
-    return all((folder / name).is_file() for name in ("kernel.ptx", LAUNCHES_NAME))
+    return all((folder / name).is_file() for name in (PTX, LAUNCHES_NAME))
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether it is a file, and no link to one of the judge's."""
+    return path.is_file() and not path.is_symlink()
 
 
 _EMPTY = "#include <torch/extension.h>\n"
@@ -477,6 +502,8 @@ def _require_room(folder: Path) -> None:
 
 def _cpu_seconds(usage: Path) -> float:
     """What the shell's `times` wrote: its own time, then its children's, as 0m0.120s 0m0.030s."""
+    if not _is_plain(usage):
+        return 0.0
     try:
         found = re.findall(r"(\d+)m([\d.]+)s", usage.read_text())
         return sum(int(minutes) * 60 + float(seconds) for minutes, seconds in found)

@@ -204,6 +204,47 @@ def test_what_is_no_kernel_ends_in_a_sentence(
     assert (verdict.status, said in verdict.reason) == (status, True), verdict.reason
 
 
+def test_constants_may_follow_from_the_device(judge: Judge) -> None:
+    verdict = judged(
+        judge,
+        "gelu_helper",
+        ("n, BLOCK: tl.constexpr,", "n, SMS: tl.constexpr, BLOCK: tl.constexpr,"),
+        ("(x, out, n, BLOCK", "(x, out, n, SMS=sms, BLOCK"),
+        (
+            "        n =",
+            "        sms = torch.cuda.get_device_properties(0).multi_processor_count\n        n =",
+        ),
+    )
+    assert verdict.status is Status.CORRECT, verdict.reason
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("os._exit(7)", id="ends without a reason"),
+        pytest.param(
+            "os.symlink('/etc/passwd', 'kernel.ptx') or os.symlink('/etc/passwd', 'triton.json')"
+            " or os._exit(0)",
+            id="links to files of the judge's machine",
+        ),
+        pytest.param(
+            "os.symlink('/dev/zero', 'kernel.ptx') or os.mkfifo('triton.json') or os._exit(0)",
+            id="writes what does not end",
+        ),
+        pytest.param(
+            "open('kernel.ptx', 'w').write('') or open('triton.json', 'w').write('{}') "
+            "and open('kernel.sm_90.cubin', 'w').write('') or os._exit(0)",
+            id="writes the machine code itself",
+        ),
+    ],
+)
+def test_what_its_code_does_while_it_is_compiled_is_its_own_fault(judge: Judge, code: str) -> None:
+    here = "'Name' not in type(tl.load).__name__"  # in the compiler, not where host code runs
+    line = f"if {here}:\n    import os\n    X = {code}\n"
+    verdict = judged(judge, "gelu_helper", ("HALF = ", f"{line}HALF = "))
+    assert verdict.status is Status.COMPILE_ERROR, (verdict.status, verdict.reason)
+
+
 @pytest.mark.parametrize("name", ["add", "m", "param"])
 def test_a_kernel_may_have_a_name_of_ptx(judge: Judge, name: str) -> None:
     verdict = judged(judge, "gelu_helper", ("gelu_kernel", name))

@@ -51,7 +51,7 @@ def triton_command(
     path: Callable[[Mount], str],
 ) -> tuple[list[str], tuple[Mount, ...], dict[str, str]]:
     """Command, mounts and environment of the program that compiles; path: a mount's place in the
-    sandbox. It wants ptxas and an architecture as well."""
+    sandbox."""
     folder = triton_folder()
     assert folder is not None
     runtime, package = Mount(python_runtime(), "/opt/python"), Mount(folder, "/opt/packages/triton")

@@ -1,12 +1,12 @@
 """Compiles an answer's Triton kernels to PTX: the main program of a sandboxed process.
 
-    python -c "..." PTXAS ARCHITECTURE
+    python triton_program.py
 
 In the current folder lie `kernel.cu`, which is the answer, and `wanted.json`, its requests. It
-writes `kernel.ptx`, one module of all kernels, for the emulator, and `triton.json` (what a launch
-needs, by request), and becomes ptxas. Of the answer only imports of Triton, constants and functions
-under `@triton.jit` are run, and what chooses imports or constants by `try` or `if`. Errors are
-printed as nvcc prints them.
+writes `kernel.ptx`, one module of all kernels, and `triton.json` (what a launch needs, by request).
+Whatever it writes is the answer's: the judge itself runs ptxas, on the text that it tries. Of the
+answer only imports of Triton, constants and functions under `@triton.jit` are run, and what chooses
+imports or constants by `try` or `if`. Errors are printed as nvcc prints them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import hashlib
 import json
 import os
 import re
-import sys
 from typing import Any, NoReturn
 
-SOURCE, PTX, PLAIN_PTX = "kernel.cu", "kernel.ptx", "plain.ptx"
+SOURCE, PTX = "kernel.cu", "kernel.ptx"
 TARGET = 80
 """Compute capability: what runs on all newer GPUs, and on the emulator."""
 PTX_VERSION = 84
@@ -32,8 +31,8 @@ _SHARED_STORE = re.compile(r"\bst\.shared\b")
 _GLOBAL = re.compile(r"^\.global [^;=\n]*?\b(\w+)\[", re.MULTILINE)
 
 
-def main(ptxas: str, architecture: str) -> NoReturn:
-    """Compile, and become ptxas."""
+def main() -> None:
+    """Compile."""
     with open(SOURCE, encoding="utf-8", newline="") as file:
         source = file.read()
     with open("wanted.json", encoding="utf-8") as file:
@@ -45,16 +44,16 @@ def main(ptxas: str, architecture: str) -> NoReturn:
         digest = hashlib.sha256(request.encode()).hexdigest()
         ptx, launches[digest] = _compiled(json.loads(request), names, digest[:8])
         modules.append(ptx)
-    plain = _joined(modules)
-    # Lanes of a warp may store one sum, rounded each in its way, at one address. Triton allows it;
-    # the emulator, which reads this text, does so for volatile stores. ptxas reads the other.
-    for name, text in ((PLAIN_PTX, plain), (PTX, _SHARED_STORE.sub("st.volatile.shared", plain))):
-        with open(name, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+    with open(PTX, "w", encoding="utf-8", newline="") as file:
+        file.write(_joined(modules))
     with open("triton.json", "w", encoding="utf-8") as file:
         json.dump(launches, file)
-    cubin = f"kernel.sm_{architecture}.cubin"
-    os.execv(ptxas, [ptxas, "-v", f"-arch=sm_{architecture}", "-lineinfo", PLAIN_PTX, "-o", cubin])
+
+
+def for_emulator(ptx: str) -> str:
+    """What the emulator reads where ptxas reads `ptx`: lanes of a warp may store one sum, rounded
+    each in its way, at one address. Triton allows it; the emulator does for volatile stores."""
+    return _SHARED_STORE.sub("st.volatile.shared", ptx)
 
 
 def _failed(message: str, line: int = 1) -> NoReturn:
@@ -210,4 +209,4 @@ def _joined(modules: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

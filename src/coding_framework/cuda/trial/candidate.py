@@ -9,20 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 from coding_framework.cuda.build.ptx_summary import may_repeat, ptx_of
 from coding_framework.cuda.device.work_meter import WorkMeter
 from coding_framework.cuda.expected.edge_draws import edge_seed
 from coding_framework.cuda.expected.inputs import tensor_bytes
-from coding_framework.cuda.expected.reference import ReferenceCache
+from coding_framework.cuda.expected.reference import Expectation, ReferenceCache
 from coding_framework.cuda.host.plan_recorder import (
     RunLimits,
     first_budget,
     instruction_budget,
 )
-from coding_framework.cuda.host.properties import others_like
+from coding_framework.cuda.host.properties import DeviceProperties, others_like
 from coding_framework.cuda.model_new.build import ExtensionWanted, Request
 from coding_framework.cuda.plan.launch_plan import CandidateFault, ModuleInfo
 from coding_framework.cuda.sandbox.reused import reused
@@ -42,6 +44,7 @@ from coding_framework.types import Status, Task, TestCase, TestResult
 _BEYOND_A_CHECKER = frozenset({Status.UNSUPPORTED, Status.TIMEOUT})
 """Faults that may be the checker's limits and not the candidate's: a GPU runs more, and faster."""
 
+T = TypeVar("T")
 CompileAlso = Callable[[Path, Request, VerdictDraft], Path]
 """Makes a build with one extension more. Raises CandidateFault where that cannot be compiled."""
 
@@ -138,10 +141,10 @@ class CandidateTrials:
                 own = equipment.properties
             draw = Random(b"".join(tensor_bytes(t.reshape(-1)[:64]) for t in expectation.tensors))
             for told in others_like(own, draw):
-                log, seeds = TrialLog(), self._seeds[:1]
+                log, build = TrialLog(), self._setting.build
+                attempt = partial(self._call_told, told, case, expectation, log)
                 try:
-                    with open_setup(setting, expectation, told=told) as setup:
-                        CaseTrial(task, case, setup, self._references, seeds, log).call_once()
+                    self._until_built(replace(setting, build=build), attempt)
                 except CandidateFault as fault:
                     self._draft.log.tests += log.tests
                     raise CandidateFault(
@@ -149,6 +152,19 @@ class CandidateTrials:
                         f"told of a device of {told.multiprocessors} multiprocessors, with "
                         f"{told.global_memory >> 30} GiB: {fault.reason}",
                     ) from fault
+
+    def _call_told(
+        self,
+        told: DeviceProperties,
+        case: TestCase,
+        first: Expectation,
+        log: TrialLog,
+        setting: TrialSetting,
+    ) -> None:
+        """One call for a host process that is told of a device. first: its draw."""
+        task, seeds = self._draft.task, self._seeds[:1]
+        with open_setup(setting, first, told=told) as setup:
+            CaseTrial(task, case, setup, self._references, seeds, log).call_once()
 
     def _require_end(self, cases: Sequence[TestCase]) -> None:
         """Raises CandidateFault (timeout) for a candidate that takes more instructions on the
@@ -218,18 +234,18 @@ class CandidateTrials:
         timed = on is None and case == setting.backend.timed_case(self._draft.task)
         with setting.backend.room(self._draft.task, case):
             try:
-                return self._until_built(setting, case, timed)
+                return self._until_built(setting, lambda now: self._try_build(now, case, timed))
             finally:
                 if case in self._draft.task.gpu_cases:
                     self._references.leave()
 
-    def _until_built(self, setting: TrialSetting, case: TestCase, timed: bool) -> TimedCase:
+    def _until_built(self, setting: TrialSetting, attempt: Callable[[TrialSetting], T]) -> T:
         """Begins again with a larger build where an answer asks for one."""
         tests = self._draft.log.tests
         tested = len(tests)
         while True:
             try:
-                return self._try_build(setting, case, timed)
+                return attempt(setting)
             except ExtensionWanted as wanted:
                 del tests[tested:]
                 build = self._compile_also(setting.build, wanted.request, self._draft)
