@@ -9,6 +9,7 @@ import pytest
 
 from coding_framework.cuda import compiler as compiler_module
 from coding_framework.cuda.judge import Judge, JudgeConfig
+from coding_framework.cuda.model_new import build as build_module
 from coding_framework.data.kernelbench.problems import load_problem_file
 from coding_framework.reference_model import in_tf32
 from coding_framework.types import Candidate, Status, Verdict
@@ -243,6 +244,19 @@ def test_what_its_code_does_while_it_is_compiled_is_its_own_fault(judge: Judge, 
     line = f"if {here}:\n    import os\n    X = {code}\n"
     verdict = judged(judge, "gelu_helper", ("HALF = ", f"{line}HALF = "))
     assert verdict.status is Status.COMPILE_ERROR, (verdict.status, verdict.reason)
+
+
+def test_a_build_is_not_that_of_another_triton(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (HERE / "honest" / "triton_gelu_helper.py").read_text()
+    launch = "@triton.jit\ndef nothing():\n    pass\n\n\nnothing[(1,)]()\n"
+    answer = source.replace("class ModelNew", f"{launch}class ModelNew")
+    compiler = compiler_module.CUDACompiler()
+    first = compiler.compile_source(answer)
+    assert first.success, first.reason
+    monkeypatch.setattr(build_module, "triton_fingerprint", lambda: "of another version")
+    assert compiler.compile_source(answer).digest != first.digest
 
 
 @pytest.mark.parametrize("name", ["add", "m", "param"])

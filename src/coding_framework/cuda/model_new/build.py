@@ -174,9 +174,8 @@ def requests_of(compiler: SourceCompiler, answer: str) -> tuple[Request, ...]:
 
 
 def _address(compiler: SourceCompiler, answer: str, later: Sequence[Request]) -> str:
-    asked = [triton_fingerprint()] if any(isinstance(r, KernelRequest) for r in later) else []
-    asked += [request.digest for request in later]
-    parts = (compiler.address(answer), python_runtime().name, *asked)
+    asked = (request.digest for request in later)
+    parts = (compiler.address(answer), python_runtime().name, triton_fingerprint(), *asked)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
