@@ -185,7 +185,7 @@ def _variants(out: WrongOutput) -> Iterator[Variant]:
             read = tensor.reshape(*batch, width, height).transpose(-1, -2)
             yield other(i, read, "swapped_strides", f"{name} is read with its strides swapped")
         if tensor.dtype is torch.int64:
-            half = tensor.contiguous().view(torch.int32).reshape(-1)[: tensor.numel()]
+            half = tensor.reshape(-1).contiguous().view(torch.int32)[: tensor.numel()]
             narrow = half.reshape(tensor.shape).to(torch.int64)
             yield other(i, narrow, "read_as_other_type", f"{name}, of int64, is read as int32")
         if tensor.dtype is torch.bfloat16:
@@ -229,7 +229,7 @@ def _broadcast(
 
 def _left_out(other: Other, i: int, tensor: torch.Tensor, name: str) -> Iterator[Variant]:
     """The first or last terms of an axis, or those beyond the last whole tile, are not added."""
-    for axis, size in enumerate(tensor.shape):
+    for axis, size in enumerate(tensor.shape if tensor.numel() else ()):
         for start, stop in ((size - 1, size), (0, 1)):
             text = f"index {start} of axis {axis} of {name} is left out"
             yield other(i, _zeroed(tensor, axis, start, stop), "term_left_out", text)

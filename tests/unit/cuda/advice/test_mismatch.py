@@ -39,3 +39,12 @@ def test_never_fails(shape: tuple[int, ...], change: str) -> None:
             out = WrongOutput(got, want, wrong, inputs, ("x",)[: len(inputs)])
             for recompute in (lambda _: None, lambda given: given[0].double() if given else None):
                 assert isinstance(mismatch(out, recompute), list)
+
+
+@pytest.mark.parametrize(
+    "given", [torch.zeros(3, 0), torch.tensor(3), torch.zeros(0, 4, dtype=torch.int64)]
+)
+def test_inputs_without_an_axis_or_an_element_are_looked_at_too(given: torch.Tensor) -> None:
+    got, want = torch.tensor([1.0, 5.0, 2.0]), torch.tensor([2.0, 1.0, 9.0], dtype=torch.float64)
+    out = WrongOutput(got, want, got != want, (given,), ("x",))
+    assert mismatch(out, lambda _: None) == []
