@@ -322,7 +322,10 @@ class Judge:
                 f"its Triton kernels are called in more than {MAX_LATE_KERNELS} ways, each of "
                 "which is compiled",
             )
-        return _built(self._compiler.compile_source(answer_of(build), late), draft)
+        larger = _built(self._compiler.compile_source(answer_of(build), late), draft)
+        if larger == build:
+            raise CandidateFault(Status.REJECTED, "it asks again for what its build already has")
+        return larger
 
     def _compile_baseline_meanwhile(self, task: Task) -> None:
         """For the first candidate of a task, its naive kernel is written and nvcc works on it at

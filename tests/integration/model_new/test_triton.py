@@ -259,6 +259,17 @@ def test_a_build_is_not_that_of_another_triton(
     assert compiler.compile_source(answer).digest != first.digest
 
 
+def test_a_build_without_the_kernel_that_was_asked_for_ends(judge: Judge) -> None:
+    ptx = ".version 8.4\\n.target sm_80\\n.address_size 64\\n.visible .entry k() { ret; }\\n"
+    line = (
+        "if 'Name' not in type(tl.load).__name__:\n    import os\n"
+        f"    X = open('kernel.ptx', 'w').write('{ptx}')\n"
+        "    X = open('triton.json', 'w').write('{}')\n    X = os._exit(0)\n"
+    )
+    verdict = judged(judge, "gelu_helper", ("HALF = ", f"{line}HALF = "))
+    assert (verdict.status, "asks again" in verdict.reason) == (Status.REJECTED, True)
+
+
 @pytest.mark.parametrize("name", ["add", "m", "param"])
 def test_a_kernel_may_have_a_name_of_ptx(judge: Judge, name: str) -> None:
     verdict = judged(judge, "gelu_helper", ("gelu_kernel", name))
