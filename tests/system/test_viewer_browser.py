@@ -117,7 +117,7 @@ def test_from_the_runs_to_a_diff_and_back_by_its_address(server: Start, page: Pa
     expect(page.locator("#results tbody tr")).to_have_count(6)
     page.select_option("select[name=sort]", "speedup")
     page.wait_for_url("**sort=speedup*")
-    expect(page.locator("#results tbody tr").first).to_contain_text("6×")
+    expect(page.locator("#results tbody tr").first).to_contain_text("6.00×")
     page.locator("#results tbody tr a").first.click()
     page.click("[data-turn='2']")
     page.click(".views >> text=diff")

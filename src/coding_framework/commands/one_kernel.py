@@ -58,12 +58,13 @@ def add_module_flags(parser: ArgumentParser) -> None:
 def read_task(args: Namespace) -> Task:
     """The task of `add_task`. Python runs to be read. Raises UsageError."""
     from coding_framework.data.registry import find_task
-    from coding_framework.reference_model import in_tf32
 
     with waiting(f"reading {one_line(args.task, 60)}"):
         task = find_task(args.task, args.inputs, args.init)
         if args.precision == "fp32":
             return task
+        from coding_framework.reference_model import in_tf32  # PyTorch
+
         return task.model_copy(update={"reference": in_tf32(task.reference)})
 
 

@@ -88,8 +88,14 @@ def test_an_address_is_in_one_space() -> None:
 
 
 def test_hints_change_nothing() -> None:
-    hints = ("nanosleep.u32 100;", "prefetch.global.L2 [%rd1];", "prefetchu.L1 [%rd1];")
-    gpu = kernel(*hints, "mov.u32 %r1, 7;", "st.global.u32 [%rd1], %r1;")
+    hints = (
+        "nanosleep.u32 100;",
+        "prefetch.global.L2 [%rd1];",
+        "prefetchu.L1 [%rd1];",
+        "createpolicy.fractional.L2::evict_last.b64 %rd2, 1.0;",
+    )
+    store = "st.global.L2::cache_hint.u32 [%rd1], %r1, %rd2;"
+    gpu = kernel(*hints, "mov.u32 %r1, 7;", store)
     a = gpu.put(np.zeros(1, np.int32))
     gpu.run("k", 1, 32, a)
     assert gpu.get(a, 1, np.int32)[0] == 7
