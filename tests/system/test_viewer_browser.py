@@ -282,6 +282,7 @@ def everything(tmp_path: Path) -> str:
     steps = (RampStep(share=0.5),)
     deployed = Deployment(tmp_path / "runs/deployment/deployment.sqlite", config(steps=steps))
     deployed.units(250)
+    deployed.request(candidate=False)  # a reader's time is that of the newest event
     deployed.act()
     deployed.store.close()
     return deployed.id
