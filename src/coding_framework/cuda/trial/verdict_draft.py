@@ -69,7 +69,8 @@ class VerdictDraft:
     safety: SafetyReport = field(default_factory=SafetyReport)
     compilation: CompilationResult | None = None
     late_requests: dict[str, Request] = field(default_factory=dict)
-    """What an answer asked `load_inline` for while it ran; () for other candidates."""
+    """What an answer asked `load_inline` or Triton for while it ran, by digest; empty for other
+    candidates."""
     log: TrialLog = field(default_factory=TrialLog)
     device: str = ""
     driver: str = ""

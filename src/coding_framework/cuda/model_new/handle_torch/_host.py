@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 LOADED, LOAD_FAILED, RESULT, RAISED, REJECTED, UNSUPPORTED = 2, 3, 12, 13, 14, 15
-EXTENSION, ASKED, KERNEL = 17, 19, 20
+LAUNCH, EXTENSION, ASKED, KERNEL = 10, 17, 19, 20
 """Message kinds; the numbers are those of host/channel.hpp."""
 NONE, TENSOR, INT, FLOAT, BOOL, LIST, STRING = range(7)
 """Value kinds; the numbers are those of cf_kind."""

@@ -30,8 +30,6 @@ _POINTERS = {
 _PACKED = {"i32": "i", "i64": "q", "u64": "Q", "fp32": "f", "u1": "B"}
 _OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
 _NO_EFFECT = frozenset(["debug", "sanitize_overflow", "stream", "device", "warmup"])
-_LAUNCH = 10
-"""Message kind, as in host/channel.hpp."""
 _built: dict[str, dict[str, Any]] = {}
 
 
@@ -177,7 +175,7 @@ class JITFunction(Launcher):
             "kernel": self.__name__, "signature": signature, "constants": constants,
             "aligned": aligned, "options": options,
         }  # fmt: skip
-        return json.dumps(wanted, sort_keys=False).encode(), values
+        return json.dumps(wanted).encode(), values
 
 
 def _type_of(value: Any) -> str:
@@ -220,40 +218,48 @@ def _launch(found: dict[str, Any], sizes: list[int], values: list[tuple[str, Any
     for kind, value in values:
         packed = struct.pack("<" + _PACKED.get(kind, "Q"), value)
         params += bytes(-len(params) % len(packed)) + packed
-    head = struct.pack("<6I2QI", *sizes, found["threads"], 1, 1, found["shared"], _stream(), 0)
-    failed = _host.request(_LAUNCH, _host.packed_text(found["entry"]) + head + params)
+    stream = int(call("current_stream"))
+    head = struct.pack("<6I2QI", *sizes, found["threads"], 1, 1, found["shared"], stream, 0)
+    failed = _host.request(_host.LAUNCH, _host.packed_text(found["entry"]) + head + params)
     if failed:
         raise RuntimeError(f"Triton Error [CUDA]: error {failed}")
 
 
-def _stream() -> int:
-    return int(call("current_stream"))
+class _Around(Launcher):
+    """A kernel with arguments that are found when it is launched."""
+
+    def __init__(self, fn: Launcher) -> None:
+        self.fn = fn
+        self.arg_names, self.__name__ = fn.arg_names, fn.__name__  # type: ignore[attr-defined]
+
+    def given(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        """All arguments of a launch by name."""
+        return {**dict(zip(self.arg_names, arguments, strict=False)), **named}
 
 
-class Autotuner(Launcher):
+class Autotuner(_Around):
     """`triton.autotune`: nothing is timed while host code is recorded."""
 
     def __init__(self, fn: Launcher, configs: list[Config]) -> None:
-        self.fn, self.configs = fn, configs or [Config({})]
-        self.arg_names, self.__name__ = fn.arg_names, fn.__name__  # type: ignore[attr-defined]
+        super().__init__(fn)
+        self.configs = configs or [Config({})]
 
     def run(self, *arguments: Any, grid: Any, **named: Any) -> None:
         config = self.configs[0]
         if config.pre_hook is not None:
-            named_all = {**dict(zip(self.arg_names, arguments, strict=False)), **named}
-            config.pre_hook({**named_all, **config.all_kwargs()})
+            config.pre_hook({**self.given(arguments, named), **config.all_kwargs()})
         self.fn.run(*arguments, grid=grid, **{**named, **config.all_kwargs()})
 
 
-class Heuristics(Launcher):
+class Heuristics(_Around):
     """`triton.heuristics`: constants that follow from the other arguments."""
 
     def __init__(self, fn: Launcher, values: Mapping[str, Callable[[Any], Any]]) -> None:
-        self.fn, self.values = fn, values
-        self.arg_names, self.__name__ = fn.arg_names, fn.__name__  # type: ignore[attr-defined]
+        super().__init__(fn)
+        self.values = values
 
     def run(self, *arguments: Any, grid: Any, **named: Any) -> None:
-        given = {**dict(zip(self.arg_names, arguments, strict=False)), **named}
+        given = self.given(arguments, named)
         for name, value in self.values.items():
             named[name] = given[name] = value(given)
         self.fn.run(*arguments, grid=grid, **named)
