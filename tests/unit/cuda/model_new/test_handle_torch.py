@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from coding_framework.cuda import model_new
 from coding_framework.cuda.host.runner import build_host_library
 
 pytestmark = pytest.mark.unit
@@ -204,3 +205,19 @@ def test_every_layer_of_torch_is_known(ours: Any) -> None:
     layers = {name: json.loads(arguments) for kind, name, arguments in rows if kind == "layer"}
     assert len(layers) > 120
     assert layers["MaxPool2d"][0] == ["kernel_size"]
+
+
+@pytest.mark.parametrize("python", [sys.executable, "/usr/bin/python3"])
+def test_it_sees_the_environment_in_every_build_of_python(python: str) -> None:
+    """One whose program has its own copy of `environ`, as Debian's, shows it to no library."""
+    if not Path(python).exists():
+        pytest.skip(f"{python} is not here")
+    program = "from handle_torch import _host; print(_host.environment())"
+    found = subprocess.run(
+        [python, "-c", program],
+        env={"PYTHONPATH": str(Path(model_new.__file__).parent), "SEEN": "yes"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "b'SEEN': b'yes'" in found.stdout

@@ -90,7 +90,7 @@ def start(module: str) -> int:
 def environment() -> dict[bytes, bytes]:
     """Of the process, as the C library has it."""
     found = {}
-    lines: Any = ctypes.POINTER(ctypes.c_char_p).in_dll(_library, "environ")
+    lines: Any = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.pythonapi, "environ")
     for line in lines:
         if line is None:
             break
