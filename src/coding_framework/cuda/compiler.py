@@ -129,7 +129,7 @@ class _Source(NamedTuple):
     cuda: str
     host: str = ""
     kernels: str = ""
-    """JSON: the requests."""
+    """JSON: the compute capability to compile for, and the requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +138,8 @@ class CompilerConfig:
 
     architecture: int | None = None
     """Compute capability times ten: 80, 90, 100. None: that of the GPU here, else 90."""
+    for_gpu: bool = False
+    """Whether Triton may use what a Hopper GPU has and the emulator has not, as `wgmma`."""
     cpu_limit_s: int = 30
     """CPU seconds of each compiler process."""
     memory_bytes: int = 8 << 30
@@ -207,7 +209,9 @@ class CUDACompiler:
                 status=Status.UNSUPPORTED,
                 reason=f"Triton is not installed here: pip install {TRITON}",
             )
-        wanted = json.dumps([request.text for request in requests])
+        capability = 90 if self.config.for_gpu and self.architecture == 90 else 80
+        texts = [request.text for request in requests]
+        wanted = json.dumps({"capability": capability, "requests": texts})
         return self._compile(_Source(answer, kernels=wanted), (triton_fingerprint(),))
 
     def _compile(self, source: _Source, flags: tuple[str, ...]) -> CompilationResult:
@@ -356,8 +360,9 @@ class CUDACompiler:
         plain = (theirs / PTX).read_bytes().decode("utf-8", "replace")
         (folder / PTX).write_bytes(for_emulator(plain).encode())
         toolkit, arch = Mount(self.toolkit.root, "/opt/cuda"), f"sm_{self.architecture}"
-        command = [f"{path(toolkit)}/bin/ptxas", "-v", f"-arch={arch}", "-lineinfo", "plain.ptx"]
-        command += ["-o", f"kernel.{arch}.cubin"]
+        own = "a" if f".target {arch}a\n" in plain else ""
+        command = [f"{path(toolkit)}/bin/ptxas", "-v", f"-arch={arch}{own}", "-lineinfo"]
+        command += ["plain.ptx", "-o", f"kernel.{arch}.cubin"]
         exit_, text = self._run(folder, self._job(folder, command, (toolkit,), {}))
         exit_.cpu_s += ended.cpu_s
         return exit_, text

@@ -144,7 +144,9 @@ class Judge:
         self._device_backend: Backend | None = None
         self._warm_up = threading.Thread(target=_quietly, args=(self._prepare,), daemon=True)
         self._warm_up.start()
-        self._compiler = compiler or CUDACompiler(CompilerConfig(sandbox=self.config.sandbox))
+        self._compiler = compiler or CUDACompiler(
+            CompilerConfig(sandbox=self.config.sandbox, for_gpu=self.backend == "cuda")
+        )
         self._safety = SafetyWrapper()
         self._seeds = seeds_of(self.config)
         self._without = self.config.without

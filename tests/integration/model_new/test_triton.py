@@ -3,13 +3,16 @@ The honest ones are judged with those in CUDA."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from coding_framework.cuda import compiler as compiler_module
+from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.cuda.model_new import build as build_module
+from coding_framework.cuda.model_new.triton_kernels import KernelRequest
 from coding_framework.data.kernelbench.problems import load_problem_file
 from coding_framework.reference_model import in_tf32
 from coding_framework.types import Candidate, Status, Verdict
@@ -301,3 +304,30 @@ def test_a_task_in_tf32_takes_what_triton_computes_by_itself(judge: Judge) -> No
     assert verdict.status is Status.CORRECT, verdict.reason
     assert "tf32" in {note.rule for note in verdict.pitfalls}
     assert judge.judge(asked, Candidate(code=narrow)).status is Status.WRONG_OUTPUT
+
+
+PRODUCT = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def product(a, b, c):
+    at = tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :]
+    tl.store(c + at, tl.dot(tl.load(a + at), tl.load(b + at)))
+"""
+
+
+@pytest.mark.parametrize(("gpu", "wanted"), [(True, True), (False, False)])
+def test_a_hopper_gpu_gets_its_own_products(gpu: bool, wanted: bool) -> None:
+    """`wgmma`, which the emulator does not run."""
+    compiler = CUDACompiler(CompilerConfig(architecture=90, for_gpu=gpu))
+    request = {
+        "kernel": "product",
+        "signature": {"a": "*fp16", "b": "*fp16", "c": "*fp32"},
+        "constants": {},
+        "aligned": [0, 1, 2],
+        "options": {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None},
+    }
+    result = compiler.compile_triton(PRODUCT, [KernelRequest(json.dumps(request), "0")])
+    assert result.success, result.reason
+    assert ("wgmma" in (Path(str(result.binary_path)) / "device.ptx").read_text()) is wanted

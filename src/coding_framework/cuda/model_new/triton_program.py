@@ -2,11 +2,12 @@
 
     python triton_program.py
 
-In the current folder lie `kernel.cu`, which is the answer, and `wanted.json`, its requests. It
-writes `kernel.ptx`, one module of all kernels, and `triton.json` (what a launch needs, by request).
-Whatever it writes is the answer's: the judge itself runs ptxas, on the text that it tries. Of the
-answer only imports of Triton, constants and functions under `@triton.jit` are run, and what chooses
-imports or constants by `try` or `if`. Errors are printed as nvcc prints them.
+In the current folder lie `kernel.cu`, which is the answer, and `wanted.json`: the compute
+capability to compile for and the answer's requests. It writes `kernel.ptx`, one module of all
+kernels, and `triton.json` (what a launch needs, by request). Whatever it writes is the answer's:
+the judge itself runs ptxas, on the text that it tries. Of the answer only imports of Triton,
+constants and functions under `@triton.jit` are run, and what chooses imports or constants by `try`
+or `if`. Errors are printed as nvcc prints them.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ import re
 from typing import Any, NoReturn
 
 SOURCE, PTX = "kernel.cu", "kernel.ptx"
-TARGET = 80
-"""Compute capability: what runs on all newer GPUs, and on the emulator."""
 PTX_VERSION = 84
 _HEADER = re.compile(r"^\.(?:version|target|address_size)\b[^\n]*\n", re.MULTILINE)
 _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+("[^"\n]*"(?:[ \t]+"[^"\n]*")?)[^\n]*\n', re.M)
@@ -28,6 +27,7 @@ _LOC = re.compile(r"^([ \t]*\.loc[ \t]+)(\d+)\b", re.MULTILINE)
 _SECTIONS = re.compile(r"^[ \t]*\.section\b.*", re.MULTILINE | re.DOTALL)
 _SHARED = re.compile(r"^\.extern \.shared [^\n]*\n", re.MULTILINE)
 _SHARED_STORE = re.compile(r"\bst\.shared\b")
+_NEEDS_ITS_GPU = re.compile(r"\b(?:wgmma|setmaxnreg|tensormap)\.")
 _GLOBAL = re.compile(r"^\.global [^;=\n]*?\b(\w+)\[", re.MULTILINE)
 
 
@@ -36,16 +36,17 @@ def main() -> None:
     with open(SOURCE, encoding="utf-8", newline="") as file:
         source = file.read()
     with open("wanted.json", encoding="utf-8") as file:
-        requests: list[str] = json.load(file)
+        wanted = json.load(file)
+    capability: int = wanted["capability"]
     _poison_masked_loads()
     names = _run_kernels(source)
     modules, launches = [], {}
-    for request in requests:
+    for request in wanted["requests"]:
         digest = hashlib.sha256(request.encode()).hexdigest()
-        ptx, launches[digest] = _compiled(json.loads(request), names, digest[:8])
+        ptx, launches[digest] = _compiled(json.loads(request), names, digest[:8], capability)
         modules.append(ptx)
     with open(PTX, "w", encoding="utf-8", newline="") as file:
-        file.write(_joined(modules))
+        file.write(_joined(modules, capability))
     with open("triton.json", "w", encoding="utf-8") as file:
         json.dump(launches, file)
 
@@ -118,7 +119,7 @@ def _is_jit(decorator: ast.expr) -> bool:
 
 
 def _compiled(
-    wanted: dict[str, Any], names: dict[str, Any], mark: str
+    wanted: dict[str, Any], names: dict[str, Any], mark: str, capability: int
 ) -> tuple[str, dict[str, Any]]:
     """The PTX of one request, its names ending in `mark`, and what a launch needs."""
     from triton._C.libtriton import ir
@@ -137,7 +138,7 @@ def _compiled(
     constants = {name: eval(text, names) for name, text in wanted["constants"].items()}
     divisible = {(place,): [["tt.divisibility", 16]] for place in wanted["aligned"]}
     source = ASTSource(kernel, wanted["signature"], constants, divisible)
-    target = GPUTarget("cuda", TARGET, 32)
+    target = GPUTarget("cuda", capability, 32)
     backend = CUDABackend(target)
     if wanted["options"]["num_ctas"] != 1:
         _failed("num_ctas: thread block clusters are not supported yet")
@@ -191,16 +192,17 @@ def _line_of(function: Any) -> int:
     return int(function.starting_line_number) + before
 
 
-def _joined(modules: list[str]) -> str:
+def _joined(modules: list[str], capability: int) -> str:
     """One module: one header, one dynamic shared array, one table of files, no debug sections."""
-    header = f".version {PTX_VERSION // 10}.{PTX_VERSION % 10}\n.target sm_{TARGET}\n"
+    own = "a" if any(map(_NEEDS_ITS_GPU.search, modules)) else ""
+    header = f".version {PTX_VERSION // 10}.{PTX_VERSION % 10}\n.target sm_{capability}{own}\n"
     bodies: list[str] = []
     files: dict[str, int] = {}
     shared: dict[str, None] = {}
     for ptx in modules:
-        own = dict(_FILE.findall(ptx))
+        named = dict(_FILE.findall(ptx))
         text = _HEADER.sub("", _SECTIONS.sub("", ptx))
-        numbers = {n: str(files.setdefault(name, len(files) + 1)) for n, name in own.items()}
+        numbers = {n: str(files.setdefault(name, len(files) + 1)) for n, name in named.items()}
         shared.update(dict.fromkeys(_SHARED.findall(text)))
         text = _SHARED.sub("", _FILE.sub("", text))
         bodies.append(_LOC.sub(lambda m, to=numbers: m[1] + to.get(m[2], m[2]), text))  # type: ignore[misc]
