@@ -1,4 +1,4 @@
-"""C source of the interpreter, from the table in semantics.py.
+"""C source of the interpreter, from the table of forms.py.
 
 Forms that nvcc emits often become labels of one function (`computed goto`); the others become
 functions in files of their own, called through a table: gcc then takes half a minute of one core,
@@ -10,64 +10,25 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import resources
-from itertools import product
 
-from coding_framework.cuda.emulator.forms import INTERNAL, SIZE, Form
-from coding_framework.cuda.emulator.semantics import all_forms, form_of
+from coding_framework.cuda.emulator.forms import (
+    SIZE,
+    Form,
+    all_forms,
+    form_of,
+    hot_spellings,
+    internal,
+)
 
 RARE_FILES = 4
 _SLOT = {"u64": "u64", "i64": "i64", "f64": "f64", "f32x2": "u64", "f32": "f32", "i32": "i32"}
 
 
-def _hot_spellings() -> list[str]:
-    """Spellings of the forms that get a label."""
-    found: list[str] = []
-    floats = ("f32", "f64")
-    ints = ("s32", "u32", "s64", "u64")
-    for head, kind in product(("add", "sub", "mul", "fma.rn", "div.rn", "min", "max"), floats):
-        found.append(f"{head}.{kind}")
-    for head, kind in product(("neg", "abs"), (*floats, "s32", "s64")):
-        found.append(f"{head}.{kind}")
-    for head, kind in product(("sqrt.rn", "rcp.rn"), floats):
-        found.append(f"{head}.{kind}")
-    for head, kind in product(("add", "sub", "mul.lo", "mad.lo", "div", "rem", "min", "max"), ints):
-        found.append(f"{head}.{kind}")
-    for kind in ("s16", "u16"):
-        found += [f"{h}.{kind}" for h in ("add", "sub", "mul.lo")]
-    for kind in ("s32", "u32", "s16", "u16"):
-        found += [f"mul.wide.{kind}", f"mad.wide.{kind}"]
-    found += ["mul.hi.s32", "mul.hi.u32"]
-    for head, kind in product(("and", "or", "xor", "not"), ("b16", "b32", "b64", "pred")):
-        found.append(f"{head}.{kind}")
-    found += [f"shl.{k}" for k in ("b16", "b32", "b64")]
-    found += [f"shr.{k}" for k in ("s16", "u16", *ints)]
-    found += [f"{h}.{k}" for h in ("mov", "selp") for k in ("b16", "b32", "b64")]
-    compare = ("eq", "ne", "lt", "le", "gt", "ge")
-    for name, kind in product(compare, (*floats, *ints, "s16", "u16")):
-        found.append(f"setp.{name}.{kind}")
-    for name in ("equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"):
-        found.append(f"setp.{name}.f32")
-    found += ["ex2.approx.ftz.f32", "ex2.approx.f32", "lg2.approx.f32", "rcp.approx.ftz.f32",
-              "rsqrt.approx.f32", "div.approx.f32", "fma.rm.f32", "cvt.sat.f32.f32",
-              "copysign.f32", "shf.l.wrap.b32", "prmt.b32", "bfe.u32", "lop3.b32"]  # fmt: skip
-    whole = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
-    found += [f"cvt.{a}.{b}" for a, b in product(whole, whole)]
-    found += [f"cvt.rn.{f}.{k}" for f, k in product(floats, ("s32", "u32", "s64", "u64"))]
-    found += [f"cvt.rzi.{k}.f32" for k in ("s32", "u32", "s64", "u64")]
-    found += ["cvt.f64.f32", "cvt.rn.f32.f64", "cvt.rni.f32.f32", "cvt.rzi.f32.f32",
-              "cvt.rmi.f32.f32", "cvt.rpi.f32.f32", "cvt.rni.s32.f32", "cvt.f32.f16",
-              "cvt.rn.f16.f32", "cvt.f32.bf16", "cvt.rn.bf16.f32", "cvt.rn.f16x2.f32",
-              "cvt.rn.bf16x2.f32"]  # fmt: skip
-    halves = ("f16", "f16x2", "bf16", "bf16x2")
-    found += [f"{h}.{k}" for h, k in product(("add", "sub", "mul", "fma.rn", "max"), halves)]
-    return found
-
-
 @cache
 def hot_forms() -> dict[Form, int]:
     """Forms with a label, to their position behind the interpreter's own operations."""
-    forms = dict.fromkeys(INTERNAL.values())
-    for spelling in _hot_spellings():
+    forms = dict.fromkeys(internal().values())
+    for spelling in hot_spellings():
         form = form_of(spelling)
         if form is None:
             raise AssertionError(f"{spelling} has no form")

@@ -11,7 +11,7 @@ from coding_framework.cuda.emulator.assembler import (
     BASE_SHARED,
     Assembler,
 )
-from coding_framework.cuda.emulator.forms import INTERNAL
+from coding_framework.cuda.emulator.forms import form_of, internal
 from coding_framework.cuda.emulator.matrix_lowering import (
     lower_ldmatrix,
     lower_mma,
@@ -45,7 +45,6 @@ from coding_framework.cuda.emulator.program import (
     Special,
     Vector,
 )
-from coding_framework.cuda.emulator.semantics import form_of
 from coding_framework.cuda.emulator.warp_lowering import (
     lower_active_mask,
     lower_barrier,
@@ -108,7 +107,7 @@ def _pack(
 
     def combine(name: str, pair: list[int]) -> int:
         scratch = asm.frame.scratch()
-        form_record(asm, INTERNAL[name], scratch, pair)
+        form_record(asm, internal()[name], scratch, pair)
         return scratch
 
     if bits == 8 and len(slots) == 4:
@@ -117,7 +116,7 @@ def _pack(
         slots = [combine("pack.b32", slots[:2]), combine("pack.b32", slots[2:])]
     name = {64: "pack.b64", 32: "pack.b32", 16: "pack.b16"}[TYPE_BYTES[kind] * 8]
     wide = TYPE_BYTES[kind] == 8
-    with_slot(asm, target, wide, False, lambda d: form_record(asm, INTERNAL[name], d, slots))
+    with_slot(asm, target, wide, False, lambda d: form_record(asm, internal()[name], d, slots))
 
 
 def _unpack(
@@ -130,8 +129,8 @@ def _unpack(
 
     def split(slot: int, name: str) -> list[int]:
         low, high = asm.frame.scratch(), asm.frame.scratch()
-        form_record(asm, INTERNAL[f"low.{name}"], low, [slot])
-        form_record(asm, INTERNAL[f"high.{name}"], high, [slot])
+        form_record(asm, internal()[f"low.{name}"], low, [slot])
+        form_record(asm, internal()[f"high.{name}"], high, [slot])
         return [low, high]
 
     slot = source(asm, value, "u64" if size == 64 else "u32")
@@ -163,7 +162,7 @@ def _cvta(asm: Assembler, instruction: Instruction) -> None:
     if not window:
         emit_form(asm, known_form("mov.b64"), target, (value,))
         return
-    emit_form(asm, INTERNAL["add.base"], target, (value, Immediate(-window if back else window)))
+    emit_form(asm, internal()["add.base"], target, (value, Immediate(-window if back else window)))
 
 
 def _isspacep(asm: Assembler, instruction: Instruction) -> None:
@@ -173,7 +172,7 @@ def _isspacep(asm: Assembler, instruction: Instruction) -> None:
                "param": BASE_PARAM}  # fmt: skip
     if space not in windows or instruction.parts[1] == "shared::cluster":
         raise refuse(instruction)
-    emit_form(asm, INTERNAL["isspacep"], target, (value, Immediate(windows[space])))
+    emit_form(asm, internal()["isspacep"], target, (value, Immediate(windows[space])))
 
 
 # --- predicates -----------------------------------------------------------------------------------
@@ -227,8 +226,8 @@ def _setp_packed(asm: Assembler, instruction: Instruction, parts: list[str], joi
     a, b = (source(asm, o, "u32") for o in instruction.operands[1:3])
     for half, out in (("low.b32", target.first), ("high.b32", target.second)):
         x, y, test = asm.frame.scratch(), asm.frame.scratch(), asm.frame.scratch()
-        form_record(asm, INTERNAL[half], x, [a])
-        form_record(asm, INTERNAL[half], y, [b])
+        form_record(asm, internal()[half], x, [a])
+        form_record(asm, internal()[half], y, [b])
         form_record(asm, form, test, [x, y])
         _join(asm, out, test, join, instruction.operands)
     return True

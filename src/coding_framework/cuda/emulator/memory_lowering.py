@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coding_framework.cuda.emulator.assembler import Assembler
-from coding_framework.cuda.emulator.forms import INTERNAL
+from coding_framework.cuda.emulator.forms import internal
 from coding_framework.cuda.emulator.frame import SINK
 from coding_framework.cuda.emulator.operands import (
     SPACES,
@@ -116,7 +116,7 @@ def _targets(
             raise unsupported("a 64-bit load into a 32-bit register")
         scratch = asm.frame.scratch()
         slots.append(scratch)
-        form = INTERNAL["extend.s64" if signed else "extend.u64"]
+        form = internal()["extend.s64" if signed else "extend.u64"]
         after.append(lambda f=form, d=slot, s=scratch: form_record(asm, f, d, [s]))  # type: ignore[misc]
     return slots, after
 

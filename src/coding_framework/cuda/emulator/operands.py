@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from coding_framework.cuda.emulator.assembler import BASE_SHARED, Assembler
 from coding_framework.cuda.emulator.codegen import hot_forms, rare_forms
-from coding_framework.cuda.emulator.forms import INTERNAL, SIZE, Form
+from coding_framework.cuda.emulator.forms import SIZE, Form, form_of, internal
 from coding_framework.cuda.emulator.frame import SINK
 from coding_framework.cuda.emulator.program import (
     Address,
@@ -21,7 +21,6 @@ from coding_framework.cuda.emulator.program import (
     Symbol,
     unsupported,
 )
-from coding_framework.cuda.emulator.semantics import form_of
 
 _AXES = {"x": 0, "y": 1, "z": 2}
 SPECIAL_REGISTERS = {
@@ -73,9 +72,9 @@ def with_slot(
     scratch = asm.frame.scratch()
     emit(scratch)
     if target.wide:
-        form_record(asm, INTERNAL["extend.s64" if signed else "extend.u64"], slot, [scratch])
+        form_record(asm, internal()["extend.s64" if signed else "extend.u64"], slot, [scratch])
     else:
-        form_record(asm, INTERNAL["low.b64"], slot, [scratch])
+        form_record(asm, internal()["low.b64"], slot, [scratch])
 
 
 def source(asm: Assembler, operand: Operand, kind: str) -> int:
@@ -87,7 +86,7 @@ def source(asm: Assembler, operand: Operand, kind: str) -> int:
             return slot
         scratch = asm.frame.scratch()
         name = "low.b64" if operand.wide else ("extend.s64" if kind == "i64" else "extend.u64")
-        form_record(asm, INTERNAL[name], scratch, [slot])
+        form_record(asm, internal()[name], scratch, [slot])
         return scratch
     if isinstance(operand, Immediate):
         return asm.frame.constant(immediate_bits(operand, kind), wide)
@@ -102,7 +101,7 @@ def source(asm: Assembler, operand: Operand, kind: str) -> int:
             asm.emit("local_address", d=scratch, imm=asm.local[variable] + operand.offset)
             if not wide:
                 narrow = asm.frame.scratch()
-                form_record(asm, INTERNAL["low.b64"], narrow, [scratch])
+                form_record(asm, internal()["low.b64"], narrow, [scratch])
                 return narrow
             return scratch
         return asm.frame.constant(asm.address_of(operand), wide)
@@ -164,7 +163,7 @@ def address(asm: Assembler, operand: Operand, space: str) -> tuple[int, int]:
             return slot, operand.offset
         scratch = asm.frame.scratch()
         name = "saturate.u32" if narrow else "extend.u64"
-        form_record(asm, INTERNAL[name], scratch, [slot])
+        form_record(asm, internal()[name], scratch, [slot])
         return scratch, operand.offset
     if base is None:
         return asm.frame.constant(0, not narrow), operand.offset

@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from coding_framework.cuda.emulator.semantics import _spellings, form_of
+from coding_framework.cuda.emulator.forms import spellings
 from support.emulator_harness import Gpu
 from support.ptx_numbers import NAN, decode, edges, is_float, width
 from support.ptx_reference import Reference, reference
@@ -22,10 +22,6 @@ COUNT = 64
 BATCH = 48
 APPROXIMATE = frozenset({"ex2", "lg2", "sin", "cos", "tanh"})
 """Tested over their whole range in test_approximations.py."""
-
-
-def spellings() -> list[str]:
-    return [s for s in dict.fromkeys(_spellings()) if form_of(s) is not None]
 
 
 def storage(kind: str) -> tuple[str, str, type]:

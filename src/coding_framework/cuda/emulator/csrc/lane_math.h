@@ -1,4 +1,4 @@
-// What one lane computes: the functions that the expressions of semantics.py name. Branch-free
+// What one lane computes: the functions that the expressions of instructions.toml name. Branch-free
 // where it matters, so that gcc turns the 32-lane loops into vector instructions.
 #pragma once
 #include "rt.h"
@@ -143,6 +143,16 @@ static inline f64 odd_s64(i64 x) { u64 m = x < 0 ? 0 - (u64)x : (u64)x; f64 d = 
 static inline u32 tf32_rna(f32 x) { u32 u = bits_f(x); return (u & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : (u & 0x7f800000u) == 0x7f800000u ? u : (u + 0x1000u) & ~0x1fffu; }
 static inline u32 tf32_rn(f32 x) { u32 u = bits_f(x); return (u & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : (u & 0x7f800000u) == 0x7f800000u ? u : (u + 0xfffu + (u >> 13 & 1u)) & ~0x1fffu; }
 static inline u32 tf32_rz(f32 x) { u32 u = bits_f(x); return (u & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : u & ~0x1fffu; }
+
+// Floats and integers as integers: the nearest that there is, and 0 of NaN.
+#define WHOLE(to, T, low, high, past) \
+  static inline T sat_##to(i128 x) { return x < low ? low : x > high ? high : (T)x; } \
+  static inline T whole_##to##_f(f32 x) { return x != x ? 0 : x >= past##f ? high : x <= (f32)low ? low : (T)x; } \
+  static inline T whole_##to##_d(f64 x) { return x != x ? 0 : x >= past ? high : x <= (f64)low ? low : (T)x; }
+WHOLE(u8, u8, 0, UINT8_MAX, 0x1p8) WHOLE(s8, i8, INT8_MIN, INT8_MAX, 0x1p7)
+WHOLE(u16, u16, 0, UINT16_MAX, 0x1p16) WHOLE(s16, i16, INT16_MIN, INT16_MAX, 0x1p15)
+WHOLE(u32, u32, 0, UINT32_MAX, 0x1p32) WHOLE(s32, i32, INT32_MIN, INT32_MAX, 0x1p31)
+WHOLE(u64, u64, 0, UINT64_MAX, 0x1p64) WHOLE(s64, i64, INT64_MIN, INT64_MAX, 0x1p63)
 
 // --- integers -------------------------------------------------------------------------------------
 static inline u32 addc32(u32 a, u32 b, u32 c, u32 *o) { u64 s = (u64)a + b + (c & 1); if (o) *o = (u32)(s >> 32); return (u32)s; }
