@@ -70,7 +70,7 @@ class Deployed:
         return self.client.post("/v1/chat/completions", json=body, headers=headers)
 
     def state(self, experiment: str) -> str:
-        return self.manager.experiments.get(experiment).state
+        return self.manager.store.experiment(experiment).state
 
     def metrics(self) -> dict[tuple[str, ...], float]:
         text = self.client.get("/metrics").text
@@ -215,7 +215,7 @@ def test_other_weights_of_a_running_version_pause_its_rollout(running: Deployed)
     running.upstream.weights["m2"] = "another digest"
     until(lambda: backend.weights.get("m2") == "another digest")
     until(lambda: running.state(experiment) == "PAUSED")
-    reason = running.manager.experiments.get(experiment).reason or ""
+    reason = running.manager.store.experiment(experiment).reason or ""
     assert reason.startswith("config_changed: the weights of v2")
     with pytest.raises(UsageError, match="stop it and start another one"):
         running.manager.experiments.resume(experiment, "a test")
@@ -234,7 +234,7 @@ def test_where_the_database_cannot_be_written_it_serves_and_says_degraded(
     assert str(path.parent) not in running.client.get("/readyz").text
     moved.rename(path)
     until(lambda: running.client.get("/readyz").json()["status"] == "ready")
-    assert running.manager.experiments.get(experiment).reason == "storage"
+    assert running.manager.store.experiment(experiment).reason == "storage"
 
 
 def test_metrics_tell_of_the_rollout_and_every_name_in_use_is_there(running: Deployed) -> None:

@@ -6,9 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coding_framework.deployment.ab_testing import ABTestConfig, RampStep, TestVariant
-from coding_framework.deployment.manager import ABTestManager, expose
+from coding_framework.deployment.manager import ABTestManager, add_pair, expose
 from coding_framework.deployment.outcomes import Outcome
-from coding_framework.deployment.store import DeploymentStore, Transaction, VersionRow
+from coding_framework.deployment.store import (
+    DeploymentStore,
+    ExperimentRow,
+    Transaction,
+    VersionRow,
+)
 
 GOOD = Outcome(status="verified", speedup=1.0, seconds=0.1)
 ERROR = Outcome(status="error", seconds=0.1)
@@ -58,6 +63,18 @@ def prepared(store: DeploymentStore) -> DeploymentStore:
     return store
 
 
+def exposed(
+    store: DeploymentStore, experiment: str, unit: bytes, variant: str, request: str
+) -> bool:
+    with store.transaction() as tx:
+        return expose(tx, experiment, unit, variant, request)
+
+
+def ended(store: DeploymentStore, request: str, outcome: Outcome) -> bool:
+    with store.transaction() as tx:
+        return tx.add_outcome(request, outcome.model_dump_json())
+
+
 @dataclass
 class Deployment:
     """A started rollout whose units and outcomes a test makes."""
@@ -74,8 +91,22 @@ class Deployment:
         self.made = 0
 
     @property
+    def row(self) -> ExperimentRow:
+        return self.store.experiment(self.id)
+
+    @property
     def state(self) -> str:
-        return self.manager.get(self.id).state
+        return self.row.state
+
+    def expose(self, unit: bytes, variant: str, request: str) -> bool:
+        return exposed(self.store, self.id, unit, variant, request)
+
+    def end(self, request: str, outcome: Outcome) -> bool:
+        return ended(self.store, request, outcome)
+
+    def pair(self, unit: bytes, request: str, incumbent: Outcome, candidate: Outcome) -> bool:
+        with self.store.transaction() as tx:
+            return add_pair(tx, self.id, unit, request, incumbent, candidate)
 
     def request(self, candidate: bool, outcome: Outcome | None = GOOD, unit: str = "") -> str:
         """One exposed request; None: it has no outcome yet."""

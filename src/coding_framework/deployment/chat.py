@@ -7,7 +7,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,12 +16,13 @@ from typing import Any, Literal
 from uuid import uuid4
 
 import orjson
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coding_framework.agents.prompts.contract import Contract, tell_contract
 from coding_framework.data.registry import named_task
 from coding_framework.deployment.fair_queue import FairQueue
-from coding_framework.deployment.http import ApiError, parsed
+from coding_framework.deployment.http import ApiError, as_json, parsed
 from coding_framework.deployment.limits import Limits
 from coding_framework.deployment.serve_config import MAX_BUDGET_S, MAX_CANDIDATES, MAX_TURNS
 from coding_framework.errors import UsageError
@@ -146,6 +147,16 @@ def completion(
             "prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written,
         },
     }  # fmt: skip
+
+
+def listed(names: Iterable[str], **more: Mapping[str, str]) -> Response:
+    """The models of a server, as OpenAI's API lists them. more: fields by name."""
+    own = {"object": "model", "created": 0, "owned_by": "cuda-rl"}
+    known = [
+        {"id": name, **own, **{field: by_name.get(name, "") for field, by_name in more.items()}}
+        for name in names
+    ]
+    return as_json({"object": "list", "data": known})
 
 
 def chunk_of(answer: Mapping[str, Any], delta: Any, finish: str | None, **more: Any) -> str:

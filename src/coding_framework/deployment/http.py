@@ -366,12 +366,8 @@ def make_app(title: str, gate: Gate, metrics: HttpMetrics, **settings: Any) -> F
     app = FastAPI(
         title=title, version=__version__, openapi_url=None, redirect_slashes=False, **settings
     )
-    app.add_exception_handler(ApiError, _on_api_error)
-    app.add_exception_handler(OverLimitError, _on_over_limit)
-    app.add_exception_handler(HTTPException, _on_http_error)
-    app.add_exception_handler(RequestValidationError, _on_wrong_query)
-    app.add_exception_handler(UsageError, _on_usage_error)
-    app.add_exception_handler(InfrastructureError, _on_infrastructure_error)
+    for kind in _TOLD:
+        app.add_exception_handler(kind, _told)
     app.add_middleware(_Guard, gate=gate, metrics=metrics)
 
     @app.get("/healthz")
@@ -387,38 +383,37 @@ def make_app(title: str, gate: Gate, metrics: HttpMetrics, **settings: Any) -> F
     return app
 
 
-async def _on_api_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ApiError)
-    return error.response()
+_TOLD = (
+    ApiError, OverLimitError, HTTPException, RequestValidationError, UsageError, InfrastructureError
+)  # fmt: skip
+_ADDRESSES = {
+    404: "there is nothing at this address", 405: "this address takes another method"
+}  # fmt: skip
 
 
-async def _on_over_limit(request: Request, error: Exception) -> Response:
-    assert isinstance(error, OverLimitError)
-    said, again = f"{error}: wait and ask again", error.retry_after_s
-    return ApiError(429, "over_limit", said, retry_after_s=again).response()
+async def _told(request: Request, error: Exception) -> Response:
+    return _api_error(request, error).response()
 
 
-async def _on_http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    what = {404: "there is nothing at this address", 405: "this address takes another method"}
-    sentence = what.get(error.status_code, "the request cannot be answered")
-    return ApiError(error.status_code, "http_error", sentence).response()
-
-
-async def _on_wrong_query(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    return _mistake(error.errors()[0], 422).response()
-
-
-async def _on_usage_error(request: Request, error: Exception) -> Response:
-    conflict = isinstance(error, ConflictError)
-    status, kind = (409, "conflict") if conflict else (400, "wrong_use")
-    return ApiError(status, kind, one_line(str(error), 500)).response()
-
-
-async def _on_infrastructure_error(request: Request, error: Exception) -> Response:
-    log.warning("request_failed", request=request.scope.get("number"), error=str(error)[:500])
-    return ApiError(503, "unavailable", one_line(str(error), 500), retry_after_s=5.0).response()
+def _api_error(request: Request, error: Exception) -> ApiError:
+    said = one_line(str(error), 500)
+    match error:
+        case ApiError():
+            return error
+        case OverLimitError():
+            again = error.retry_after_s
+            return ApiError(429, "over_limit", f"{said}: wait and ask again", retry_after_s=again)
+        case HTTPException():
+            said = _ADDRESSES.get(error.status_code, "the request cannot be answered")
+            return ApiError(error.status_code, "http_error", said)
+        case RequestValidationError():
+            return _mistake(error.errors()[0], 422)
+        case ConflictError():
+            return ApiError(409, "conflict", said)
+        case UsageError():
+            return ApiError(400, "wrong_use", said)
+    log.warning("request_failed", request=request.scope.get("number"), error=said)
+    return ApiError(503, "unavailable", said, retry_after_s=5.0)
 
 
 class _Guard:

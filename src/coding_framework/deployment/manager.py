@@ -167,37 +167,10 @@ class ABTestManager:
         row = self._require(experiment, ("DRAFT", "SHADOW", *SERVING, "PAUSED"), "stop")
         return self._by_hand(row, "stop", "STOPPED", actor, reason)
 
-    def get(self, experiment: str) -> ExperimentRow:
-        """Raises UsageError for an unknown one."""
-        return self.store.experiment(experiment)
-
-    def list(self, alias: str | None = None) -> Sequence[ExperimentRow]:
-        """Oldest first."""
-        return self.store.experiments(alias)
-
     def config(self, row: ExperimentRow) -> ABTestConfig:
         return ABTestConfig.stored(row.config)
 
     # --- events ---------------------------------------------------------------------------------
-
-    def record_exposure(self, experiment: str, unit: bytes, variant: str, request: str) -> bool:
-        """Durable when it returns. False: the experiment does not serve now, or the request is
-        another arm's; then the answer must not be the candidate's. A request that is sent again
-        keeps its exposure."""
-        with self.store.transaction() as tx:
-            return expose(tx, experiment, unit, variant, request)
-
-    def record_outcome(self, request: str, outcome: Outcome) -> bool:
-        """Durable when it returns. False: the request was not exposed, or has an outcome."""
-        with self.store.transaction() as tx:
-            return tx.add_outcome(request, outcome.model_dump_json())
-
-    def record_pair(
-        self, experiment: str, unit: bytes, request: str, incumbent: Outcome, candidate: Outcome
-    ) -> bool:
-        """Both versions' outcomes of one request in the shadow. False: it is over, or recorded."""
-        with self.store.transaction() as tx:
-            return add_pair(tx, experiment, unit, request, incumbent, candidate)
 
     def record_feedback(
         self, request: str, metric: str, value: float, caller: bytes | None = None
@@ -425,8 +398,9 @@ def expose(
     request: str,
     caller: bytes | None = None,
 ) -> bool:
-    """`ABTestManager.record_exposure` within a transaction of several. caller: whose request it is,
-    who alone may say what became of it."""
+    """Write an exposure. False: the experiment does not serve now, or the request is another arm's;
+    then the answer must not be the candidate's. A request that is sent again keeps its exposure.
+    caller: whose request it is, who alone may say what became of it."""
     if tx.state_of(experiment) not in SERVING:
         return False
     added = tx.add_event(
@@ -448,7 +422,7 @@ def add_pair(
     incumbent: Outcome,
     candidate: Outcome,
 ) -> bool:
-    """`ABTestManager.record_pair` within a transaction of several."""
+    """Write both versions' outcomes of one request in the shadow. False: it is over, or written."""
     if tx.state_of(experiment) != "SHADOW":
         return False
     body = {

@@ -22,7 +22,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from pydantic import Field
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from coding_framework.deployment.chat import ChatRequest, chunk_of, completion
+from coding_framework.deployment.chat import ChatRequest, chunk_of, completion, listed
 from coding_framework.deployment.http import (
     SECONDS,
     ApiError,
@@ -95,12 +95,7 @@ class PolicyServer:
 
     async def _models(self, request: Request) -> Response:
         self._gate.caller(request, "complete")
-        known = [
-            {"id": name, "object": "model", "created": 0, "owned_by": "cuda-rl",
-             "weights_sha256": self._weights.get(name, "")}
-            for name in self._policies
-        ]  # fmt: skip
-        return as_json({"object": "list", "data": known})
+        return listed(self._policies, weights_sha256=self._weights)
 
     async def _chat(self, request: Request) -> Response:
         caller = self._gate.caller(request, "complete")

@@ -41,6 +41,7 @@ from coding_framework.deployment.chat import (
     chat_request,
     chunk_of,
     completion,
+    listed,
     named_or_brought,
     registered_task,
     task_of,
@@ -283,15 +284,7 @@ class ModelServer:
 
     async def _models(self, request: Request) -> Response:
         self.gate.caller(request, "complete")
-        return as_json(
-            {
-                "object": "list",
-                "data": [
-                    {"id": alias, "object": "model", "created": 0, "owned_by": "cuda-rl"}
-                    for alias in self.config.endpoints
-                ],
-            }
-        )
+        return listed(self.config.endpoints)
 
     async def _chat(self, request: Request) -> Response:
         caller = self.gate.caller(request, "complete")

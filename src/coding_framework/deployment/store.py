@@ -8,6 +8,7 @@ database is a `StorageError` that says what to do.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import json
 import os
@@ -19,14 +20,15 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from coding_framework.deployment.archive import archived_events
 from coding_framework.deployment.schema import MIGRATIONS
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.store import databases
 from coding_framework.store.databases import StorageError
 from coding_framework.store.events import log
+
+R = TypeVar("R")
 
 ACTIVE = ("GATED", "SHADOW", "RAMPING", "HOLDING", "PAUSED")
 """States in which an alias is taken by its experiment."""
@@ -138,14 +140,63 @@ def boot_id() -> str:
         return "unknown"
 
 
-class Transaction:
+_TABLES: dict[type, str] = {
+    Event: "event",
+    ExperimentRow: "experiment",
+    EndpointRow: "endpoint",
+    VersionRow: "version",
+    AuditRow: "audit",
+}
+
+
+def _columns(row: type) -> str:
+    return ", ".join(row.__match_args__)  # type: ignore[attr-defined]
+
+
+class Rows:
+    """The rows of the database, as a connection or a transaction of it finds them."""
+
+    def _fetched(self, statement: str, *values: Any) -> list[Any]:
+        raise NotImplementedError
+
+    def _select(self, row: type[R], where: str, *values: Any) -> list[R]:
+        statement = f"SELECT {_columns(row)} FROM {_TABLES[row]} {where}"
+        return [row(*found) for found in self._fetched(statement, *values)]
+
+    def experiment(self, experiment: str) -> ExperimentRow:
+        """Raises UsageError for an unknown one."""
+        for row in self._select(ExperimentRow, "WHERE id=?", experiment):
+            return row
+        raise UsageError(f"there is no experiment {experiment!r}: `cuda-rl deploy status` has them")
+
+    def endpoint(self, alias: str) -> EndpointRow:
+        """Raises UsageError for an unknown alias."""
+        for row in self._select(EndpointRow, "WHERE alias=?", alias):
+            return row
+        raise UsageError(
+            f"there is no endpoint {alias!r}: `cuda-rl deploy create {alias} VERSION` makes one"
+        )
+
+    def _newest_us(self) -> int:
+        """Time of the last event; 0: there is none."""
+        newest = self._fetched("SELECT ts_us FROM event ORDER BY seq DESC LIMIT 1")
+        return int(newest[0][0]) if newest else 0
+
+    def _events(self, experiment: str, after: int, limit: int = -1) -> list[Event]:
+        where = "WHERE experiment=? AND seq>? ORDER BY seq LIMIT ?"
+        return self._select(Event, where, experiment, after, limit)
+
+
+class Transaction(Rows):
     """One write transaction, held alone; all its statements happen or none."""
 
     def __init__(self, db: sqlite3.Connection, clock: Callable[[], int]) -> None:
         self._db = db
-        last = db.execute("SELECT ts_us FROM event ORDER BY seq DESC LIMIT 1").fetchone()
-        self.now_us: int = max(clock(), last[0] + 1 if last else 0)
+        self.now_us: int = max(clock(), self._newest_us() + 1)
         """Time of the next event, after that of every earlier one."""
+
+    def _fetched(self, statement: str, *values: Any) -> list[Any]:
+        return self._db.execute(statement, values).fetchall()
 
     def add_event(
         self,
@@ -186,8 +237,7 @@ class Transaction:
         return self._added(done)
 
     def event(self, event_id: str) -> Event | None:
-        row = self._db.execute(f"SELECT {_EVENT} FROM event WHERE id=?", (event_id,)).fetchone()
-        return None if row is None else Event(*row)
+        return next(iter(self._select(Event, "WHERE id=?", event_id)), None)
 
     def _added(self, done: sqlite3.Cursor) -> bool:
         if done.rowcount == 1:
@@ -195,18 +245,12 @@ class Transaction:
             return True
         return False
 
-    def experiment(self, experiment: str) -> ExperimentRow:
-        return _experiment(self._db, experiment)
-
-    def endpoint(self, alias: str) -> EndpointRow:
-        return _endpoint(self._db, alias)
-
-    def events(self, experiment: str, after: int = 0) -> Iterator[Event]:
-        return _events(self._db, experiment, after)
+    def events(self, experiment: str, after: int = 0) -> list[Event]:
+        return self._events(experiment, after)
 
     def state_of(self, experiment: str) -> str:
-        row = self._db.execute("SELECT state FROM experiment WHERE id=?", (experiment,)).fetchone()
-        return str(row[0]) if row else ""
+        found = self._fetched("SELECT state FROM experiment WHERE id=?", experiment)
+        return str(found[0][0]) if found else ""
 
     def add_experiment(self, row: ExperimentRow) -> None:
         self._insert("experiment", asdict(row))
@@ -276,9 +320,8 @@ class Transaction:
         experiment: str | None = None,
     ) -> AuditRow:
         """Append a link to the chain."""
-        last = self._db.execute(
-            "SELECT seq, sha256 FROM audit ORDER BY seq DESC LIMIT 1"
-        ).fetchone() or (0, _NO_CHAIN)
+        newest = self._fetched("SELECT seq, sha256 FROM audit ORDER BY seq DESC LIMIT 1")
+        last = newest[0] if newest else (0, _NO_CHAIN)
         row = AuditRow(
             seq=last[0] + 1, ts_us=self.now_us, actor=actor, action=action, experiment=experiment,
             before=canonical(before), after=canonical(after), reason=reason,
@@ -292,7 +335,7 @@ class Transaction:
         self._db.execute(f"INSERT INTO {table}({names}) VALUES({marks})", tuple(values.values()))
 
 
-class DeploymentStore:
+class DeploymentStore(Rows):
     """One connection to the database, for any thread of this process; not for a forked child.
 
     clock: microseconds, for tests; by default the machine's time since its start, put on the wall
@@ -355,13 +398,12 @@ class DeploymentStore:
 
     def changes(self) -> int:
         """A number that differs after another connection has written."""
-        return int(self._rows("PRAGMA data_version")[0][0])
+        return int(self._fetched("PRAGMA data_version")[0][0])
 
     def events(self, experiment: str, after: int = 0) -> Iterator[Event]:
         """Of an experiment, in their order. Reads in pages: never hold the lock between two."""
         while True:
-            with self._lock, _told(self.path):
-                page = list(_events(self._db, experiment, after, limit=5000))
+            page = self._events(experiment, after, limit=5000)
             yield from page
             if len(page) < 5000:
                 return
@@ -370,44 +412,25 @@ class DeploymentStore:
     def export(self) -> Iterator[str]:
         """Every event as a line of JSON, as far as the database can be read."""
         with self._lock, _told(self.path):
-            for row in self._db.execute(f"SELECT {_EVENT}, boot FROM event ORDER BY seq"):
+            for row in self._db.execute(f"SELECT {_columns(Event)}, boot FROM event ORDER BY seq"):
                 event = Event(*row[:-1])
                 unit = None if event.unit is None else event.unit.hex()
                 yield canonical(event._replace(unit=None)._asdict() | {"unit": unit})
 
-    def experiment(self, experiment: str) -> ExperimentRow:
-        """Raises UsageError for an unknown one."""
-        with self._lock, _told(self.path):
-            return _experiment(self._db, experiment)
-
     def experiments(self, alias: str | None = None) -> list[ExperimentRow]:
         """Oldest first; of one alias or of all."""
-        rows = self._rows(
-            f"SELECT {_EXPERIMENT} FROM experiment WHERE ? IS NULL OR alias=? ORDER BY created_us",
-            alias, alias,
-        )  # fmt: skip
-        return [ExperimentRow(*row) for row in rows]
+        where = "WHERE ? IS NULL OR alias=? ORDER BY created_us"
+        return self._select(ExperimentRow, where, alias, alias)
 
     def active_experiment(self, alias: str) -> ExperimentRow | None:
         return next((e for e in self.experiments(alias) if e.state in ACTIVE), None)
 
-    def endpoint(self, alias: str) -> EndpointRow:
-        """Raises UsageError for an unknown alias."""
-        with self._lock, _told(self.path):
-            return _endpoint(self._db, alias)
-
     def endpoints(self) -> list[EndpointRow]:
-        rows = self._rows(
-            "SELECT alias, incumbent, previous, generation FROM endpoint ORDER BY alias"
-        )
-        return [EndpointRow(*row) for row in rows]
+        return self._select(EndpointRow, "ORDER BY alias")
 
     def versions(self) -> list[VersionRow]:
         """Oldest first."""
-        rows = self._rows(
-            "SELECT id, spec, digest, evaluation, created_us FROM version ORDER BY created_us, id"
-        )
-        return [VersionRow(*row) for row in rows]
+        return self._select(VersionRow, "ORDER BY created_us, id")
 
     def version(self, version: str) -> VersionRow:
         """Raises UsageError for an unknown one."""
@@ -419,14 +442,10 @@ class DeploymentStore:
         raise UsageError(f"there is no version {version!r}: the registered ones are {names}")
 
     def audit(self, experiment: str | None = None) -> list[AuditRow]:
-        rows = self._rows(
-            "SELECT seq, ts_us, actor, action, experiment, before, after, reason, evidence,"
-            " prev_sha256, sha256 FROM audit WHERE ? IS NULL OR experiment=? ORDER BY seq",
-            experiment, experiment,
-        )  # fmt: skip
-        return [AuditRow(*row) for row in rows]
+        where = "WHERE ? IS NULL OR experiment=? ORDER BY seq"
+        return self._select(AuditRow, where, experiment, experiment)
 
-    def _rows(self, statement: str, *values: Any) -> list[Any]:
+    def _fetched(self, statement: str, *values: Any) -> list[Any]:
         with self._lock, _told(self.path):
             return self._db.execute(statement, values).fetchall()
 
@@ -443,10 +462,7 @@ class DeploymentStore:
         boot = boot_id()
         known = self._db.execute("SELECT offset_us FROM clock WHERE boot=?", (boot,)).fetchone()
         if known is None:
-            newest = self._db.execute(
-                "SELECT ts_us FROM event ORDER BY seq DESC LIMIT 1"
-            ).fetchone()
-            last = int(newest[0]) if newest else 0
+            last = self._newest_us()
             if read_only:
                 return lambda: last
             offset = max(time.time_ns() // 1000, last) - _since_start_us()
@@ -456,13 +472,6 @@ class DeploymentStore:
             known = self._db.execute("SELECT offset_us FROM clock WHERE boot=?", (boot,)).fetchone()
         shared = int(known[0])
         return lambda: _since_start_us() + shared
-
-
-_EVENT = "seq, id, ts_us, experiment, kind, unit, variant, request, body"
-_EXPERIMENT = (
-    "id, alias, config, config_sha256, salt_enrol, salt_arm, state, resume_state, step, enrolment,"
-    " generation, reason, created_us, ended_us"
-)
 
 
 def _opened_to_read(path: Path) -> sqlite3.Connection:
@@ -475,49 +484,44 @@ def _since_start_us() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
 
 
-def _events(
-    db: sqlite3.Connection, experiment: str, after: int, limit: int = -1
-) -> Iterator[Event]:
-    rows = db.execute(
-        f"SELECT {_EVENT} FROM event WHERE experiment=? AND seq>? ORDER BY seq LIMIT ?",
-        (experiment, after, limit),
-    )
-    return (Event(*row) for row in rows)
-
-
-def _experiment(db: sqlite3.Connection, experiment: str) -> ExperimentRow:
-    row = db.execute(f"SELECT {_EXPERIMENT} FROM experiment WHERE id=?", (experiment,)).fetchone()
-    if row is None:
-        raise UsageError(f"there is no experiment {experiment!r}: `cuda-rl deploy status` has them")
-    return ExperimentRow(*row)
-
-
-def _endpoint(db: sqlite3.Connection, alias: str) -> EndpointRow:
-    row = db.execute(
-        "SELECT alias, incumbent, previous, generation FROM endpoint WHERE alias=?", (alias,)
-    ).fetchone()
-    if row is None:
-        raise UsageError(
-            f"there is no endpoint {alias!r}: `cuda-rl deploy create {alias} VERSION` makes one"
-        )
-    return EndpointRow(*row)
-
-
 def _take_back(db: sqlite3.Connection, folder: Path) -> None:
     """Versions before 0.2 moved the events of ended experiments into files: they come back. A file
     that is gone, or was changed, is told and left."""
     archives = db.execute("SELECT experiment, path, sha256 FROM archive").fetchall()
     for experiment, name, sha256 in archives:
         try:
-            rows = archived_events(folder / name, sha256)
+            rows = _archived(folder / name, sha256)
         except InfrastructureError as e:
             log.warning("archive_left", experiment=experiment, said=str(e))
             continue
         with databases.writing(db):
             db.executemany(
-                f"INSERT OR IGNORE INTO event({_EVENT}, boot) VALUES(?,?,?,?,?,?,?,?,?,'')", rows
+                f"INSERT OR IGNORE INTO event({_columns(Event)}, boot)"
+                " VALUES(?,?,?,?,?,?,?,?,?,'')",
+                rows,
             )
             db.execute("DELETE FROM archive WHERE experiment=?", (experiment,))
+
+
+def _archived(path: Path, sha256: str) -> list[list[Any]]:
+    """The fields of each event. Raises InfrastructureError where the file is not as it was
+    written."""
+    try:
+        content = path.read_bytes()
+    except OSError as e:
+        raise InfrastructureError(
+            f"the archive {path} cannot be read ({e.strerror}): put it back beside the database"
+        ) from e
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise InfrastructureError(
+            f"the archive {path} was changed after it was written: restore it"
+        )
+    lines = gzip.decompress(content).decode().splitlines()
+    return [[_field(field) for field in json.loads(line)] for line in lines]
+
+
+def _field(field: Any) -> Any:
+    return bytes.fromhex(field["hex"]) if isinstance(field, dict) else field
 
 
 def _damaged(path: Path) -> str:

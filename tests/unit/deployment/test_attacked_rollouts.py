@@ -28,7 +28,7 @@ from coding_framework.deployment.outcomes import Outcome, Status, observation
 from coding_framework.deployment.store import DeploymentStore, Transaction
 from coding_framework.deployment.verify import verify
 from coding_framework.deployment.versions import VersionSpec
-from support.rollouts import ERROR, GOOD, Deployment, config, prepared
+from support.rollouts import ERROR, GOOD, Deployment, config, ended, exposed, prepared
 
 pytestmark = pytest.mark.unit
 HELD = (RampStep(share=0.5),)
@@ -76,7 +76,7 @@ def test_an_outcome_that_comes_after_the_window_belongs_to_its_unit(deployed: De
     deployed.clock.pass_(60)
     numbers = deployed.manager.evaluate(deployed.id).numbers
     assert numbers["counts"]["closed"] == [0, 0]
-    assert deployed.manager.record_outcome(slow, GOOD)
+    assert deployed.end(slow, GOOD)
     numbers = deployed.manager.evaluate(deployed.id).numbers
     assert numbers["counts"]["closed"] == [1, 1]
 
@@ -96,7 +96,7 @@ def test_a_candidate_whose_requests_end_so_is_rolled_back(
     for number in range(120):
         deployed.request(number % 2 == 1, ended if number % 4 == 1 else GOOD)
     assert deployed.act() == "ROLLED_BACK"
-    assert deployed.manager.get(deployed.id).reason == f"{BAD[status]}: too often"
+    assert deployed.row.reason == f"{BAD[status]}: too often"
     assert verify(deployed.store).difference is None
 
 
@@ -120,14 +120,14 @@ def with_bot(folder: Path, asks: bool, rules: int = 2) -> tuple[list[str], Deplo
     if rules == 1:
         stored = deployed.config.model_dump_json(exclude={"rules"})
         with deployed.store.transaction() as tx:
-            row = deployed.manager.get(deployed.id)
+            row = deployed.row
             tx.move_experiment(row, config=stored)
     better, states, request = GOOD.model_copy(update={"speedup": 2.83}), [], None
     for _ in range(30):
         if asks:
             another = deployed.request(True, None, "bot")
             if request is not None:
-                deployed.manager.record_outcome(request, GOOD)
+                deployed.end(request, GOOD)
             request = another
         deployed.units(40, GOOD, better)
         states.append(deployed.act())
@@ -148,7 +148,7 @@ def test_a_bot_that_always_has_a_request_open_changes_no_decision(tmp_path: Path
 def test_a_rollout_of_before_is_read_by_the_rules_of_its_time(tmp_path: Path) -> None:
     states, deployed = with_bot(tmp_path, asks=True, rules=1)
     assert set(states) == {"RAMPING"}
-    assert deployed.manager.config(deployed.manager.get(deployed.id)).rules == 1
+    assert deployed.manager.config(deployed.row).rules == 1
     assert observation({"status": "cancelled"}, deployed.config) is None
 
 
@@ -192,7 +192,7 @@ def test_salts_that_no_audit_knows_are_found_by_the_units_that_they_dealt(
         unit = unit_of(b"key", str(number))
         found = router.route("kernels", unit)
         if found.experiment is not None:
-            deployed.manager.record_exposure(deployed.id, unit, found.variant, f"r{number}")
+            deployed.expose(unit, found.variant, f"r{number}")
             units += 1
     assert units > 40
     assert verify(deployed.store).difference is None
@@ -213,8 +213,8 @@ def test_after_a_restart_with_its_clock_off_an_hour_windows_close_at_their_rate(
     manager = ABTestManager(prepared(DeploymentStore(path, durable=False)))
     experiment = manager.create(config(window_s=100.0, steps=HELD)).id
     manager.start(experiment)
-    manager.record_exposure(experiment, b"u", "candidate", "r")
-    manager.record_outcome("r", GOOD)
+    exposed(manager.store, experiment, b"u", "candidate", "r")
+    ended(manager.store, "r", GOOD)
     now, since = time.time_ns(), store_module._since_start_us()
     passed = [0]
     monkeypatch.setattr(store_module, "boot_id", lambda: "another start")
@@ -284,7 +284,7 @@ def test_a_backup_without_its_key_pauses_for_good(tmp_path: Path) -> None:
         traffic.watch(lambda config: {"the judge's protocol": "11"})
         traffic._controller.notice()
         traffic.close()
-    row = manager.get(experiment)
+    row = manager.store.experiment(experiment)
     assert row.state == "PAUSED"
     assert (row.reason or "").startswith("config_changed: the key of the units")
 
@@ -334,7 +334,7 @@ def test_feedback_before_its_outcome_and_after_it_is_one_value(
     deployed, request = one_candidate_answer
     early = deployed.request(True, None)
     assert deployed.manager.record_feedback(early, "kept", 1.0)
-    assert deployed.manager.record_outcome(early, GOOD)
+    assert deployed.end(early, GOOD)
     assert deployed.manager.record_feedback(request, "kept", 1.0)
     assert not deployed.manager.record_feedback(request, "kept", 0.0)
     deployed.clock.pass_(6)

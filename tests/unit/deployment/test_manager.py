@@ -19,7 +19,7 @@ from coding_framework.deployment.rollout import Rollout
 from coding_framework.deployment.store import ConflictError, DeploymentStore
 from coding_framework.deployment.verify import verify
 from coding_framework.errors import UsageError
-from support.rollouts import ERROR, GOOD, Deployment, config
+from support.rollouts import ERROR, GOOD, Deployment, config, ended, exposed
 
 pytestmark = pytest.mark.unit
 
@@ -35,7 +35,7 @@ def verified(deployed: Deployment) -> None:
 
 def test_a_rollout_ramps_when_time_units_and_fresh_outcomes_are_there(deployed: Deployment) -> None:
     assert deployed.state == "RAMPING"
-    assert deployed.manager.get(deployed.id).enrolment == pytest.approx(0.2)
+    assert deployed.row.enrolment == pytest.approx(0.2)
     deployed.units(42)
     assert deployed.act() == "RAMPING"  # ten seconds must pass
     missing = deployed.manager.evaluate(deployed.id).numbers["next"]["missing"]
@@ -43,7 +43,7 @@ def test_a_rollout_ramps_when_time_units_and_fresh_outcomes_are_there(deployed: 
     assert missing[0].endswith(" s")
     deployed.clock.pass_(10)
     assert deployed.act() == "HOLDING"
-    assert deployed.manager.get(deployed.id).enrolment == 1.0
+    assert deployed.row.enrolment == 1.0
     verified(deployed)
 
 
@@ -58,8 +58,8 @@ def test_no_step_is_taken_on_old_outcomes(deployed: Deployment) -> None:
 def test_a_candidate_with_errors_is_rolled_back_and_serves_nobody(deployed: Deployment) -> None:
     deployed.units(40, candidate=ERROR)
     assert deployed.act() == "ROLLED_BACK"
-    assert deployed.manager.get(deployed.id).reason == "error: too often"
-    assert not deployed.manager.record_exposure(deployed.id, b"late", "candidate", "late")
+    assert deployed.row.reason == "error: too often"
+    assert not deployed.expose(b"late", "candidate", "late")
     assert deployed.store.endpoint("kernels").incumbent == "old"
     verified(deployed)
 
@@ -80,7 +80,7 @@ def test_a_worse_candidate_is_rolled_back_before_the_horizon(tmp_path: Path) -> 
     deployed = Deployment(tmp_path / "d.sqlite", config(steps=(RampStep(share=0.5),)))
     deployed.units(600, GOOD, Outcome(status="verified", speedup=0.3, seconds=0.1))
     assert deployed.act() == "ROLLED_BACK"
-    assert deployed.manager.get(deployed.id).reason == "utility: worse"
+    assert deployed.row.reason == "utility: worse"
 
 
 def test_without_a_difference_the_incumbent_stays(tmp_path: Path) -> None:
@@ -103,18 +103,18 @@ def test_an_outcome_after_its_request_was_lost_changes_nothing(deployed: Deploym
     request = deployed.request(True, None)
     deployed.clock.pass_(deployed.config.answer_within_s + 1)
     deployed.act()
-    assert not deployed.manager.record_outcome(request, GOOD)
+    assert not deployed.end(request, GOOD)
     assert deployed.manager.evaluate(deployed.id).numbers["counts"]["lost"] == [0, 1]
 
 
 def test_a_retried_request_is_exposed_once_and_ends_once(deployed: Deployment) -> None:
     request = deployed.request(True, GOOD, unit="u")
-    assert deployed.manager.record_exposure(deployed.id, b"u", "candidate", request)
-    assert not deployed.manager.record_exposure(deployed.id, b"u", "incumbent", request)
-    assert not deployed.manager.record_exposure(deployed.id, b"other", "candidate", request)
-    assert not deployed.manager.record_outcome(request, ERROR)
+    assert deployed.expose(b"u", "candidate", request)
+    assert not deployed.expose(b"u", "incumbent", request)
+    assert not deployed.expose(b"other", "candidate", request)
+    assert not deployed.end(request, ERROR)
     assert [e.kind for e in deployed.store.events(deployed.id)].count("exposure") == 1
-    assert not deployed.manager.record_outcome("never exposed", GOOD)
+    assert not deployed.end("never exposed", GOOD)
     assert deployed.manager.evaluate(deployed.id).numbers["bad"]["error"]["bad"] == 0
 
 
@@ -135,8 +135,8 @@ def test_a_router_that_sends_all_to_one_arm_pauses_until_a_person_acts(tmp_path:
     for _ in range(60):
         deployed.request(True)
     assert deployed.act() == "PAUSED"
-    assert deployed.manager.get(deployed.id).reason == "srm"
-    assert not deployed.manager.record_exposure(deployed.id, b"x", "candidate", "x")
+    assert deployed.row.reason == "srm"
+    assert not deployed.expose(b"x", "candidate", "x")
     deployed.manager.resume(deployed.id, "the router is mended")
     assert deployed.act() == "HOLDING"
     verified(deployed)
@@ -146,7 +146,7 @@ def test_a_unit_that_changes_its_arm_pauses_the_rollout(deployed: Deployment) ->
     deployed.request(True, unit="u")
     deployed.request(False, unit="u")
     assert deployed.act() == "PAUSED"
-    assert deployed.manager.get(deployed.id).reason == "assignment"
+    assert deployed.row.reason == "assignment"
 
 
 def test_a_signal_pauses_once_and_a_guardrail_of_a_mean_rolls_back(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_signal_pauses_once_and_a_guardrail_of_a_mean_rolls_back(tmp_path: Pat
     few, many = (GOOD.model_copy(update={"values": {"tokens": t}}) for t in (10.0, 90.0))
     deployed.units(400, few, many)
     assert deployed.act() == "PAUSED"
-    assert deployed.manager.get(deployed.id).reason == "signal tokens: worse"
+    assert deployed.row.reason == "signal tokens: worse"
     deployed.manager.resume(deployed.id, "seen")
     deployed.units(100, few, many)
     assert deployed.act() == "HOLDING"
@@ -198,11 +198,11 @@ def test_a_clock_that_is_set_back_keeps_the_order_and_the_windows(deployed: Depl
 def test_the_shadow_comes_first_and_a_harmless_candidate_goes_on(tmp_path: Path) -> None:
     deployed = Deployment(tmp_path / "d.sqlite", config(shadow_units=200))
     assert deployed.state == "SHADOW"
-    assert not deployed.manager.record_exposure(deployed.id, b"u", "candidate", "r")
+    assert not deployed.expose(b"u", "candidate", "r")
     for n in range(120):
         better = Outcome(status="verified", speedup=1.0 + (n % 3) / 10, seconds=0.1)
-        assert deployed.manager.record_pair(deployed.id, str(n).encode(), f"s{n}", GOOD, better)
-        assert not deployed.manager.record_pair(deployed.id, b"x", f"s{n}", GOOD, better)
+        assert deployed.pair(str(n).encode(), f"s{n}", GOOD, better)
+        assert not deployed.pair(b"x", f"s{n}", GOOD, better)
     assert deployed.act() == "RAMPING"
     verified(deployed)
 
@@ -210,14 +210,14 @@ def test_the_shadow_comes_first_and_a_harmless_candidate_goes_on(tmp_path: Path)
 def test_a_candidate_that_fails_in_the_shadow_serves_nobody_ever(tmp_path: Path) -> None:
     deployed = Deployment(tmp_path / "d.sqlite", config(shadow_units=200))
     for n in range(60):
-        deployed.manager.record_pair(deployed.id, str(n).encode(), f"s{n}", GOOD, ERROR)
+        deployed.pair(str(n).encode(), f"s{n}", GOOD, ERROR)
     assert deployed.act() == "ROLLED_BACK"
     assert deployed.manager.evaluate(deployed.id).numbers["counts"]["exposures"] == [0, 0]
 
 
 def test_two_operators_at_once_move_it_once(deployed: Deployment) -> None:
     other = ABTestManager(deployed.store)
-    row = deployed.manager.get(deployed.id)
+    row = deployed.row
     other.rollback(row.id, "first")
     with pytest.raises(ConflictError, match="no longer RAMPING"):
         deployed.manager._by_hand(row, "promote", "PROMOTED", "operator", "second")
@@ -318,7 +318,7 @@ def test_a_candidate_that_takes_its_server_down_does_not_lose_its_failures(
         deployed.request(candidate, None if candidate and number % 10 == 1 else GOOD)
     deployed.clock.pass_(deployed.config.answer_within_s + 1)
     assert deployed.act() == "ROLLED_BACK"
-    assert deployed.manager.get(deployed.id).reason == "error: too often"
+    assert deployed.row.reason == "error: too often"
     numbers = deployed.manager.evaluate(deployed.id).numbers
     assert numbers["counts"]["lost"] == [0, 40]
     verified(deployed)
@@ -328,7 +328,7 @@ def test_requests_of_processes_that_were_all_killed_are_lost(deployed: Deploymen
     child = os.fork()
     if child == 0:  # a server that dies between exposure and outcome
         store = DeploymentStore(deployed.path, clock=deployed.clock, durable=False)
-        ABTestManager(store).record_exposure(deployed.id, b"u", "candidate", "open")
+        exposed(store, deployed.id, b"u", "candidate", "open")
         os.kill(os.getpid(), signal.SIGKILL)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     again = ABTestManager(DeploymentStore(deployed.path, clock=deployed.clock, durable=False))
@@ -336,7 +336,7 @@ def test_requests_of_processes_that_were_all_killed_are_lost(deployed: Deploymen
     again.act(deployed.id)
     numbers = again.evaluate(deployed.id).numbers
     assert (numbers["counts"]["lost"], numbers["bad"]["error"]["bad"]) == ([0, 1], 1)
-    assert not again.record_outcome("open", GOOD)
+    assert not ended(again.store, "open", GOOD)
     verified(deployed)
 
 
@@ -372,7 +372,7 @@ def test_complaints_of_callers_roll_a_candidate_back(tmp_path: Path) -> None:
         deployed.manager.record_feedback(deployed.request(True), "complaint", 1.0)
         deployed.request(False)
     assert deployed.act() == "ROLLED_BACK"
-    assert deployed.manager.get(deployed.id).reason == "complaint: too often"
+    assert deployed.row.reason == "complaint: too often"
     verified(deployed)
 
 
@@ -402,13 +402,9 @@ def test_a_rollout_pauses_where_its_alias_stands_for_another_version(deployed: D
     assert paused.reason == "config_changed: kernels stands for new by now"
 
 
-def ended(deployed: Deployment) -> None:
+def test_events_that_lie_in_an_archive_of_before_come_back(deployed: Deployment) -> None:
     deployed.units(40, candidate=ERROR)
     assert deployed.act() == "ROLLED_BACK"
-
-
-def test_events_that_lie_in_an_archive_of_before_come_back(deployed: Deployment) -> None:
-    ended(deployed)
     before = deployed.manager.evaluate(deployed.id)
     events = list(deployed.store.events(deployed.id))
     deployed.store.close()
