@@ -172,31 +172,33 @@ def _add_pages(app: FastAPI, library: Library) -> None:
     page("/deploy", "deploy.html.j2", deployments.deploy_page)
     page("/deploy/experiments/{experiment}", "experiment.html.j2", deployments.experiment_page)
 
-    @app.get("/api/run/{run_id}/charts")
-    def training(run_id: str, request: Request) -> Response:
+    def drawn(path: str, make: Callable[..., list[dict[str, Any]]]) -> None:
+        """The charts of a page, as data for the browser to draw."""
+
+        def data(request: Request) -> Response:
+            options = charts.options_from(request.query_params)
+            return Response(
+                orjson.dumps(make(request, options, **request.path_params)),
+                media_type="application/json",
+            )
+
+        app.get(f"/api{path}/charts")(data)
+
+    def training(request: Request, options: charts.Options, run_id: str) -> list[dict[str, Any]]:
         run = library.run(run_id)
-        options = charts.options_from(request.query_params)
-        found = charts.charts_of(run, options, library.restarts(run))
-        return Response(orjson.dumps(found), media_type="application/json")
+        return charts.charts_of(run, options, library.restarts(run))
 
-    @app.get("/api/system/{run_id}/charts")
-    def system(run_id: str, request: Request) -> Response:
+    def system(request: Request, options: charts.Options, run_id: str) -> list[dict[str, Any]]:
         run = library.run(run_id)
-        options = charts.options_from(request.query_params)
-        found = charts.system_charts(run, library.step_ends(run), options)
-        return Response(orjson.dumps(found), media_type="application/json")
+        return charts.system_charts(run, library.step_ends(run), options)
 
-    @app.get("/api/deploy/experiments/{experiment}/charts")
-    def rollout(experiment: str, request: Request) -> Response:
-        options = charts.options_from(request.query_params)
-        found = deployments.experiment_charts(library, experiment, options)
-        return Response(orjson.dumps(found), media_type="application/json")
-
-    @app.get("/api/compare/charts")
-    def compared(request: Request) -> Response:
-        options = charts.options_from(request.query_params)
-        found = compare_charts(library, query_in(request), options)
-        return Response(orjson.dumps(found), media_type="application/json")
+    drawn("/run/{run_id}", training)
+    drawn("/system/{run_id}", system)
+    drawn(
+        "/deploy/experiments/{experiment}",
+        lambda _, options, experiment: deployments.experiment_charts(library, experiment, options),
+    )
+    drawn("/compare", lambda asked, options: compare_charts(library, query_in(asked), options))
 
     @app.get("/run/{run_id}/conversations/{key}/code")
     def code(run_id: str, key: str, request: Request) -> Response:
@@ -231,8 +233,6 @@ def _plain(value: Any) -> Any:
         return dict(value)
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
-    if isinstance(value, str):
-        return str(value)
     return str(value)
 
 

@@ -15,14 +15,13 @@ import numpy as np
 
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.compare import compare_runs
-from coding_framework.evaluation.metrics import wilson
 from coding_framework.evaluation.samples import SampleRecord, sample_record
 from coding_framework.monitoring.text import one_line
 from coding_framework.store.conversations import read_conversations
 from coding_framework.viewer import search
 from coding_framework.viewer.charts import Column, Options, chart, charts_of, options_in
 from coding_framework.viewer.library import Library
-from coding_framework.viewer.pages import Query
+from coding_framework.viewer.pages import Query, pass_rate
 from coding_framework.viewer.runs import (
     FoundRun,
     config_of,
@@ -238,16 +237,10 @@ def _has_curves(side: Side) -> bool:
 def _row(library: Library, side: Side) -> dict[str, Any]:
     """A side in figures."""
     totals = library.totals(side.run, side.label)
-    judged = totals.judged
-    low, high = wilson(totals.correct, judged) if judged else (None, None)
-    rate = totals.correct / judged if judged else None
-    others = {
-        "rate": rate,
-        "low": low,
-        "high": high,
+    return {
+        "side": side, **asdict(totals), **pass_rate(totals.correct, totals.judged),
         "device": library.notes(side.run).get("device"),
-    }
-    return {"side": side, **asdict(totals), **others}
+    }  # fmt: skip
 
 
 def _choices(library: Library) -> list[tuple[str, str]]:

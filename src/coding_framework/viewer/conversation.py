@@ -20,7 +20,14 @@ from coding_framework.training.reward_functions.cuda_performance_reward import r
 from coding_framework.training.reward_functions.presets import PRESETS
 from coding_framework.types import BenchmarkResult, CUDAConversationState, Verdict
 from coding_framework.viewer import code, figures
-from coding_framework.viewer.index import reward_of, speedup_of, state_in, turn_status, turn_tokens
+from coding_framework.viewer.index import (
+    part_of,
+    reward_of,
+    speedup_of,
+    state_in,
+    turn_status,
+    turn_tokens,
+)
 from coding_framework.viewer.library import Library, NotThereError
 from coding_framework.viewer.pages import Query, head_of
 from coding_framework.viewer.search import filter_from
@@ -102,16 +109,16 @@ def _content(
     if view == "prompt":
         return {
             "messages": turn.get("prompt") or [],
-            "answer": visible(str(_part(turn, "generation").get("text") or ""))[: code.MAX_CHARS],
-            "finish": _part(turn, "generation").get("finish_reason", ""),
+            "answer": visible(str(part_of(turn, "generation").get("text") or ""))[: code.MAX_CHARS],
+            "finish": part_of(turn, "generation").get("finish_reason", ""),
             "tokens": turn_tokens(turn),
-            "note": _part(turn, "extraction").get("note", ""),
+            "note": part_of(turn, "extraction").get("note", ""),
         }
     if view == "compiler":
         return _compiler(turn)
     if view == "tests":
         return {
-            "tests": _part(turn, "verdict").get("tests") or [],
+            "tests": part_of(turn, "verdict").get("tests") or [],
             "probes": turn.get("probes") or [],
         }
     if view == "profile":
@@ -120,9 +127,9 @@ def _content(
         return _reward(query.get("preset", ""), state, turn, chosen, found)
     text = json.dumps({**turn, "generation": _short(turn)}, indent=2, ensure_ascii=False)
     return {
-        "receipt": _part(_part(turn, "verdict"), "receipt"),
+        "receipt": part_of(part_of(turn, "verdict"), "receipt"),
         "raw": visible(text[:MAX_RAW]), "cut": len(text) > MAX_RAW,
-        "sha": _part(turn, "verdict").get("candidate_sha256", ""),
+        "sha": part_of(turn, "verdict").get("candidate_sha256", ""),
     }  # fmt: skip
 
 
@@ -149,28 +156,28 @@ def _diff(query: Query, turns: Sequence[Mapping[str, Any]], chosen: int) -> dict
 def _shown(turn: Mapping[str, Any]) -> dict[str, Any]:
     text = _shown_text(turn)
     return {"no_kernel": not _code(turn), "cut": len(text) > code.MAX_CHARS,
-            "note": _part(turn, "extraction").get("note", "")}  # fmt: skip
+            "note": part_of(turn, "extraction").get("note", "")}  # fmt: skip
 
 
 def _compiler(turn: Mapping[str, Any]) -> dict[str, Any]:
-    told = _part(turn, "verdict").get("compile")
+    told = part_of(turn, "verdict").get("compile")
     notes: dict[int, list[tuple[str, str]]] = defaultdict(list)
-    for error in _dicts(_part({"c": told}, "c").get("errors")):
+    for error in _dicts(part_of({"c": told}, "c").get("errors")):
         if isinstance(error.get("line"), int):
             message = (str(error.get("severity")), visible(str(error.get("message"))))
             notes[error["line"]].append(message)
     lines = code.code_lines(_shown_text(turn), notes)
     near = {k for line in notes for k in range(line - 4, line + 5)}
     return {
-        "told": told, "errors": _dicts(_part({"c": told}, "c").get("errors")),
+        "told": told, "errors": _dicts(part_of({"c": told}, "c").get("errors")),
         "lines": [line for line in lines if line.number in near],
     }  # fmt: skip
 
 
 def _profile(turns: Sequence[Mapping[str, Any]], chosen: int) -> dict[str, Any]:
-    verdict = _part(turns[chosen], "verdict")
-    timing = _part(verdict, "timing")
-    counters = _part(verdict, "counters")
+    verdict = part_of(turns[chosen], "verdict")
+    timing = part_of(verdict, "timing")
+    counters = part_of(verdict, "counters")
     modelled = bool(timing.get("modelled"))
     low, high = (None, None) if modelled else timing.get("kernel_ms_ci95") or (None, None)
     rows = [
@@ -188,7 +195,7 @@ def _profile(turns: Sequence[Mapping[str, Any]], chosen: int) -> dict[str, Any]:
         "times": figures.times(rows, modelled=modelled) if rows else None,
         "roofline": _roofline(turns, chosen),
         "counters": [(name, value, _meaning(name)) for name, value in sorted(counters.items())],
-        "device": _part(verdict, "receipt").get("device", ""),
+        "device": part_of(verdict, "receipt").get("device", ""),
     }
 
 
@@ -202,12 +209,12 @@ def _time_texts(timing: Mapping[str, Any]) -> list[str]:
 
 def _roofline(turns: Sequence[Mapping[str, Any]], chosen: int) -> Any:
     """The turns up to the chosen one that were timed; None where a figure is missing."""
-    roofs = _roofs(str(_part(_part(turns[chosen], "verdict"), "receipt").get("device", "")))
+    roofs = _roofs(str(part_of(part_of(turns[chosen], "verdict"), "receipt").get("device", "")))
     if roofs is None:
         return None
     points = []
     for i, turn in enumerate(turns[: chosen + 1]):
-        timing = _part(_part(turn, "verdict"), "timing")
+        timing = part_of(part_of(turn, "verdict"), "timing")
         flops, moved, ms = (timing.get(k) for k in ("flops", "bytes_moved", "kernel_ms"))
         if flops and moved and ms:
             gflops = flops / (ms * 1e6)
@@ -244,13 +251,13 @@ def _reward(
             reward = None if again is None else again.model_dump(mode="json")
         except (ValidationError, ValueError) as e:
             fault = one_line(f"this conversation is of another version: {e}", 200)
-    parts = _dicts(_part({"r": reward}, "r").get("parts"))
+    parts = _dicts(part_of({"r": reward}, "r").get("parts"))
     steps = [figures.Step(str(p.get("name")), float(p["value"]), _limit(p)) for p in parts]
     returns = found.get("returns") or ()
     return {
         "parts": parts, "figure": figures.waterfall(steps) if steps else None, "fault": fault,
-        "preset": preset if preset in PRESETS else _part({"r": reward}, "r").get("preset", ""),
-        "paid": _part(turn, "reward").get("preset", ""), "presets": list(PRESETS),
+        "preset": preset if preset in PRESETS else part_of({"r": reward}, "r").get("preset", ""),
+        "paid": part_of(turn, "reward").get("preset", ""), "presets": list(PRESETS),
         "returned": returns[chosen] if chosen < len(returns) else None,
         "masked": turn.get("masked"),
     }  # fmt: skip
@@ -263,7 +270,7 @@ def _limit(part: Mapping[str, Any]) -> float | None:
 
 def _turn_row(turn: Mapping[str, Any]) -> dict[str, Any]:
     speedup, modelled = speedup_of(turn)
-    verdict = _part(turn, "verdict")
+    verdict = part_of(turn, "verdict")
     return {
         "role": turn.get("role", ""), "status": turn_status(turn), "speedup": speedup,
         "modelled": modelled, "reward": reward_of(turn),
@@ -275,10 +282,10 @@ def _turn_row(turn: Mapping[str, Any]) -> dict[str, Any]:
 def _notes(turn: Mapping[str, Any]) -> dict[int, list[tuple[str, str]]]:
     """What was said about single lines: compiler, findings, pitfalls, cheats."""
     notes: dict[int, list[tuple[str, str]]] = defaultdict(list)
-    verdict = _part(turn, "verdict")
-    told = [(e.get("severity"), e) for e in _dicts(_part(verdict, "compile").get("errors"))]
+    verdict = part_of(turn, "verdict")
+    told = [(e.get("severity"), e) for e in _dicts(part_of(verdict, "compile").get("errors"))]
     told += [("cheat", c) for c in _findings(turn, "cheats")]
-    told += [(f.get("severity"), f) for f in _dicts(_part(verdict, "safety").get("findings"))]
+    told += [(f.get("severity"), f) for f in _dicts(part_of(verdict, "safety").get("findings"))]
     told += [(f.get("severity"), f) for f in _findings(turn, "pitfalls")]
     for severity, finding in told:
         if isinstance(finding.get("line"), int):
@@ -287,7 +294,7 @@ def _notes(turn: Mapping[str, Any]) -> dict[int, list[tuple[str, str]]]:
 
 
 def _findings(turn: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    return _dicts(_part(turn, "verdict").get(name))
+    return _dicts(part_of(turn, "verdict").get(name))
 
 
 def _meaning(name: str) -> str:
@@ -297,7 +304,7 @@ def _meaning(name: str) -> str:
 
 def _short(turn: Mapping[str, Any]) -> dict[str, Any]:
     """A generation whose token ids and log-probs are counted instead of listed."""
-    generation = dict(_part(turn, "generation"))
+    generation = dict(part_of(turn, "generation"))
     for name in ("prompt_ids", "response_ids", "logprobs"):
         if generation.get(name):
             generation[name] = f"({len(generation[name])} numbers)"
@@ -324,16 +331,11 @@ def _chosen(asked: str, turns: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _code(turn: Mapping[str, Any]) -> str:
-    return str(_part(turn, "extraction").get("code") or "")
+    return str(part_of(turn, "extraction").get("code") or "")
 
 
 def _shown_text(turn: Mapping[str, Any]) -> str:
-    return _code(turn) or str(_part(turn, "generation").get("text") or "")
-
-
-def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = record.get(name)
-    return found if isinstance(found, dict) else {}
+    return _code(turn) or str(part_of(turn, "generation").get("text") or "")
 
 
 def _dicts(values: Any) -> list[dict[str, Any]]:

@@ -228,11 +228,13 @@ class IndexWriter:
                 for start, length, found in rows
             ]  # fmt: skip
             again = self._known_keys(told)
+            last = self._db.execute("SELECT coalesce(max(id), 0) FROM conversations").fetchone()[0]
             for columns, (*_, found) in zip(told, rows, strict=True):
                 self._insert(columns, searchable(found, code=self._code))
-            self._add_up(row["id"], source, current, told)
-            for file in again:
-                self._add_up_anew(file)
+            self._add_up(row["id"], last)
+            for file in again:  # where a conversation was written twice
+                self._db.execute("DELETE FROM sums WHERE file = ?", (file,))
+                self._add_up(file)
             if rows and not self._db.execute("SELECT 1 FROM meta WHERE name='device'").fetchone():
                 device = next((d for *_, found in rows if (d := _device(found))), None)
                 if device is not None:
@@ -274,43 +276,23 @@ class IndexWriter:
             found |= {file for (file,) in known}
         return found
 
-    def _add_up(
-        self, file: int, source: Source, current: int, rows: Sequence[Mapping[str, Any]]
-    ) -> None:
-        """Sums of a file's conversations: the overview of 100,000 must not read each of them."""
-        if not rows:
-            return
-        statuses = [row["status"] for row in rows]
-        made = (
-            file, source.label, max((row["step"] for row in rows if row["step"] is not None),
-            default=None), current, len(rows), sum(s != "masked" for s in statuses),
-            statuses.count("correct"), sum(s not in NOT_COMPILED for s in statuses),
-            sum(row["cheats"] != "" for row in rows),
-            max((row["speedup"] for row in rows if row["speedup"] is not None), default=None),
-            max(bool(row["modelled"]) for row in rows),
-        )  # fmt: skip
+    def _add_up(self, file: int, after: int = 0) -> None:
+        """Sums of a file's conversations: the overview of 100,000 must not read each of them.
+        after: the id of the last one that is counted."""
         self._db.execute(
-            "INSERT INTO sums VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(file) DO UPDATE "
+            "INSERT INTO sums SELECT file, label, max(step), current, count(*), "
+            "sum(status != 'masked'), sum(status = 'correct'), "
+            f"sum(status NOT IN {NOT_COMPILED}), sum(cheats != ''), max(speedup), "
+            "max(coalesce(modelled, 0)) FROM conversations WHERE file = ? AND id > ? "
+            "GROUP BY file ON CONFLICT(file) DO UPDATE "
             "SET step = max(coalesce(step, excluded.step), coalesce(excluded.step, step)), "
             "count = count + excluded.count, judged = judged + excluded.judged, "
             "correct = correct + excluded.correct, compiled = compiled + excluded.compiled, "
             "cheats = cheats + excluded.cheats, "
             "best = max(coalesce(best, excluded.best), coalesce(excluded.best, best)), "
             "modelled = max(modelled, excluded.modelled)",
-            made,
+            (file, after),
         )
-
-    def _add_up_anew(self, file: int) -> None:
-        """Where a conversation was written twice."""
-        columns = ("key", "status", "step", "cheats", "speedup", "modelled", "label", "current")
-        found = self._db.execute(
-            f"SELECT {', '.join(columns)} FROM conversations WHERE file = ?", (file,)
-        ).fetchall()
-        self._db.execute("DELETE FROM sums WHERE file = ?", (file,))
-        rows = [dict(zip(columns, row, strict=True)) for row in found]
-        if rows:
-            source = Source(self._path, rows[0]["label"])
-            self._add_up(file, source, rows[0]["current"], rows)
 
 
 def remove_index(path: Path) -> None:
@@ -385,7 +367,7 @@ def summary_row(found: Mapping[str, Any], source: Source) -> dict[str, Any]:
 
 def turn_tokens(turn: Mapping[str, Any]) -> int:
     """Of the answer: its ids, or what a server counted."""
-    generation = _part(turn, "generation")
+    generation = part_of(turn, "generation")
     return len(generation.get("response_ids") or ()) or _integer(generation.get("counted")) or 0
 
 
@@ -393,12 +375,12 @@ def turn_status(turn: Mapping[str, Any]) -> str:
     """The verdict's word, or "masked"."""
     if turn.get("masked") is not None or not turn.get("verdict"):
         return "masked"
-    return _text(_part(turn, "verdict").get("status", "unknown"))
+    return _text(part_of(turn, "verdict").get("status", "unknown"))
 
 
 def speedup_of(turn: Mapping[str, Any]) -> tuple[float | None, bool]:
     """(speedup, whether it is modelled) of a turn, as `Verdict.speedup`."""
-    timing = _part(_part(turn, "verdict"), "timing")
+    timing = part_of(part_of(turn, "verdict"), "timing")
     value = timing.get("speedup")
     if value is None:
         value = timing.get("speedup_vs_naive")
@@ -407,7 +389,7 @@ def speedup_of(turn: Mapping[str, Any]) -> tuple[float | None, bool]:
 
 def reward_of(turn: Mapping[str, Any]) -> float | None:
     """The total of a turn's reward."""
-    parts = _part(turn, "reward").get("parts")
+    parts = part_of(turn, "reward").get("parts")
     if not isinstance(parts, list):
         return None
     return sum(_number(p.get("value")) or 0.0 for p in parts if isinstance(p, dict))
@@ -421,17 +403,17 @@ def searchable(found: Mapping[str, Any], *, code: bool) -> str:
     for turn in state["turns"]:
         if not isinstance(turn, dict):
             continue
-        verdict = _part(turn, "verdict")
+        verdict = part_of(turn, "verdict")
         words += [turn.get("masked"), verdict.get("reason")]
-        for message in _part(verdict, "compile").get("errors") or ():
+        for message in part_of(verdict, "compile").get("errors") or ():
             words.append(message.get("message") if isinstance(message, dict) else None)
-        safety = _part(verdict, "safety").get("findings")
+        safety = part_of(verdict, "safety").get("findings")
         for findings in (safety, verdict.get("pitfalls"), verdict.get("cheats")):
             for finding in findings or ():
                 if isinstance(finding, dict):
                     words += [finding.get("rule"), finding.get("message")]
         if code:
-            words.append(_part(turn, "extraction").get("code"))
+            words.append(part_of(turn, "extraction").get("code"))
     once = dict.fromkeys(str(w)[:20_000] for w in words if w)
     return _text(" ".join(once))
 
@@ -455,7 +437,7 @@ def connect(path: Path) -> closing[sqlite3.Connection]:
     return closing(db)
 
 
-def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def part_of(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """A record within a record; an empty one where there is none."""
     found = record.get(name)
     return found if isinstance(found, dict) else {}
@@ -463,7 +445,7 @@ def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _cheats(turns: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     for turn in turns:
-        for cheat in _part(turn, "verdict").get("cheats") or ():
+        for cheat in part_of(turn, "verdict").get("cheats") or ():
             if isinstance(cheat, dict):
                 yield cheat
 
@@ -471,8 +453,8 @@ def _cheats(turns: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 def _device(found: Mapping[str, Any]) -> str:
     for turn in state_in(found)["turns"]:
         if isinstance(turn, dict):
-            verdict = _part(turn, "verdict")
-            device = _part(verdict, "receipt").get("device")
+            verdict = part_of(turn, "verdict")
+            device = part_of(verdict, "receipt").get("device")
             if device and verdict.get("backend") == "emulator":
                 gpu = str(device).removeprefix(EMULATOR_OF)
                 return _text(f"the emulator, times modelled for {gpu}")

@@ -72,13 +72,11 @@ def _run_row(library: Library, run: FoundRun) -> dict[str, Any]:
     label = newest_evaluation(run)
     totals = library.totals(run, label)
     notes = library.notes(run)
-    low, high = wilson(totals.correct, totals.judged) if totals.judged else (None, None)
     changed = _last_change(run)
     return {
         "run": run, "totals": totals, "of": label, "state": state_of(run), "changed": changed,
         "age_s": max(0.0, time.time() - changed),
-        "rate": totals.correct / totals.judged if totals.judged else None,
-        "low": low, "high": high, "device": notes.get("device", ""),
+        "device": notes.get("device", ""), **pass_rate(totals.correct, totals.judged),
         "reading": notes.get("done", 0) < notes.get("total", 1),
     }  # fmt: skip
 
@@ -290,9 +288,15 @@ def code_of(library: Library, run_id: str, key: str, turn: str) -> str:
 
 def _rates(row: Row) -> dict[str, Any]:
     """A group's row with its pass rate and the 95% interval."""
-    judged, correct = row["judged"] or 0, row["correct"] or 0
-    low, high = wilson(correct, judged) if judged else (None, None)
-    return {**dict(row), "rate": correct / judged if judged else None, "low": low, "high": high}
+    return {**dict(row), **pass_rate(row["correct"] or 0, row["judged"] or 0)}
+
+
+def pass_rate(correct: int, judged: int) -> dict[str, float | None]:
+    """The share that is correct with its 95% interval; None where nothing is judged."""
+    if not judged:
+        return {"rate": None, "low": None, "high": None}
+    low, high = wilson(correct, judged)
+    return {"rate": correct / judged, "low": low, "high": high}
 
 
 def _records(run: FoundRun, label: str) -> list[StepRecord]:
