@@ -8,7 +8,6 @@ Run it after torch's version changed; a test says when.
 from __future__ import annotations
 
 import inspect
-import json
 import pkgutil
 import types
 from pathlib import Path
@@ -95,25 +94,15 @@ def named() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     return ours, others
 
 
-def layers() -> dict[str, list[list[Any]]]:
-    """[argument, default] of the constructors in torch.nn; no default: []."""
-    found = {}
-    for name in public(dir(nn)):
-        kind = getattr(nn, name)
-        if not (inspect.isclass(kind) and issubclass(kind, nn.Module)):
-            continue
-        arguments = []
-        for p in list(inspect.signature(kind.__init__).parameters.values())[1:]:
-            if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) or p.name in ("device", "dtype"):
-                continue
-            if p.default is p.empty:
-                arguments.append([p.name])
-            elif isinstance(p.default, (bool, int, float, str, type(None))):
-                arguments.append([p.name, p.default])
-            else:
-                arguments.append([p.name, None])
-        found[name] = arguments
-    return found
+def layers() -> dict[str, str]:
+    """By the name of a class in torch.nn, the module of `torch.nn.modules` that defines it; "" of
+    those that another one does."""
+    kinds = {name: getattr(nn, name) for name in public(dir(nn))}
+    return {
+        name: kind.__module__.rpartition(".")[2] if ".nn.modules." in kind.__module__ else ""
+        for name, kind in kinds.items()
+        if inspect.isclass(kind) and issubclass(kind, nn.Module)
+    }
 
 
 def text() -> str:
@@ -121,7 +110,7 @@ def text() -> str:
     operators, others = named()
     rows = [("operators", where, " ".join(names)) for where, names in operators.items()]
     rows += [("others", where, " ".join(names)) for where, names in others.items()]
-    rows += [("layer", name, json.dumps(arguments)) for name, arguments in layers().items()]
+    rows += [("layer", name, file) for name, file in layers().items()]
     rows.append(("packages", "", PACKAGES))
     return "".join("\t".join(row) + "\n" for row in rows)
 

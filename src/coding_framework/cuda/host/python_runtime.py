@@ -20,6 +20,7 @@ import zipfile
 from functools import lru_cache
 from pathlib import Path
 
+from coding_framework.cuda.host.torch_source import torch_code, torch_files
 from coding_framework.paths import cache_dir, write_error
 
 _HEADER = importlib.util.MAGIC_NUMBER + (0b01).to_bytes(4, "little")
@@ -87,13 +88,15 @@ def _runtime(cache: str) -> Path:
 def _digest() -> str:
     """Of the interpreter and of our torch: what the runtime is made of."""
     key = hashlib.sha256(f"1 {sys.version} {_interpreter()} {sorted(_LEFT_OUT)}".encode())
-    for path in _torch_files():
-        key.update(str(path.relative_to(_TORCH)).encode() + b"\0" + path.read_bytes())
+    for path, inside in (*_own_files(), *torch_files()):
+        key.update(inside.encode() + b"\0" + path.read_bytes())
     return key.hexdigest()
 
 
-def _torch_files() -> list[Path]:
-    return sorted(p for suffix in ("py", "txt") for p in _TORCH.rglob(f"*.{suffix}"))
+def _own_files() -> list[tuple[Path, str]]:
+    """(file, path in the archive) of the torch without arithmetic."""
+    found = sorted(p for suffix in ("py", "txt") for p in _TORCH.rglob(f"*.{suffix}"))
+    return [(path, f"handle_torch/{path.relative_to(_TORCH)}") for path in found]
 
 
 def _interpreter() -> Path:
@@ -122,11 +125,15 @@ def _make(folder: Path) -> None:
                 archive.writestr(f"{inside}c", _compiled(source, inside))
             else:
                 archive.write(source, inside)
+        for source, inside in torch_files():
+            text = source.read_bytes()
+            code = torch_code(text.decode(), inside)
+            archive.writestr(f"handle_torch/{inside}c", _pyc(text, marshal.dumps(code)))
 
 
 def _modules() -> list[tuple[Path, str]]:
     """(file, path in the archive) of everything that can be imported."""
-    found = [(p, f"handle_torch/{p.relative_to(_TORCH)}") for p in _torch_files()]
+    found = _own_files()
     root = Path(sysconfig.get_path("stdlib"))
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root).parts
@@ -145,6 +152,9 @@ def _compiled(source: Path, inside: str) -> bytes:
         stamp = int(source.stat().st_mtime).to_bytes(8, "little")[:4]
         size = len(text).to_bytes(4, "little")
         if made[:16] == importlib.util.MAGIC_NUMBER + bytes(4) + stamp + size:
-            return _HEADER + importlib.util.source_hash(text) + made[16:]
-    code = compile(text, inside, "exec", dont_inherit=True)
-    return _HEADER + importlib.util.source_hash(text) + marshal.dumps(code)
+            return _pyc(text, made[16:])
+    return _pyc(text, marshal.dumps(compile(text, inside, "exec", dont_inherit=True)))
+
+
+def _pyc(source: bytes, code: bytes) -> bytes:
+    return _HEADER + importlib.util.source_hash(source) + code

@@ -14,6 +14,7 @@ from typing import Any
 from . import _types, amp, autograd, cuda, jit, nn, utils
 from ._create import *
 from ._deferred import broadcast
+from ._elsewhere import parse_to
 from ._names import look_up
 from ._tensor import Tensor
 from ._typed import typed
@@ -36,10 +37,38 @@ for _name, _kind in typed(on_cuda=False).items():
 for _name, _kind in typed(on_cuda=True).items():
     setattr(cuda, _name, _kind)
 backends = Namespace(
-    cudnn=Namespace(benchmark=False, deterministic=False, enabled=True, allow_tf32=True),
+    cudnn=Namespace(
+        benchmark=False,
+        deterministic=False,
+        enabled=True,
+        allow_tf32=True,
+        is_acceptable=lambda tensor: False,
+    ),
     cuda=Namespace(matmul=Namespace(allow_tf32=False)),
 )
 version = Namespace(cuda="13.0")
+
+
+# what torch's own modules ask of it
+class _Inside(Namespace):
+    """Parts of torch where nothing goes on: no trace, no compiler, no log."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: None
+
+
+_C, __future__ = _Inside(_nn=Namespace(_parse_to=parse_to)), _Inside()
+_jit_internal = Namespace(_overload_method=lambda method: method)
+
+
+def _has_compatible_shallow_copy_type(one: Tensor, other: Tensor) -> bool:
+    return True
+
+
+def typename(value: Any) -> str:
+    return type(value).__name__
 
 
 def is_tensor(value: Any) -> bool:

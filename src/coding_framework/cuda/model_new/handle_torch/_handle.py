@@ -24,6 +24,7 @@ class Handle:
 
     requires_grad = False
     grad = None
+    grad_fn = None
     is_leaf = True
     is_sparse = False
     is_quantized = False

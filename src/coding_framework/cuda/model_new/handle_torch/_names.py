@@ -38,14 +38,10 @@ def is_package(name: str) -> bool:
     return _has("packages", "", name)
 
 
-def layer_arguments(name: str) -> list[list[Any]] | None:
-    """[argument, default] of a constructor in torch.nn, without a default where there is none;
+def file_of_layer(name: str) -> str | None:
+    """Which of torch's own modules defines a class of torch.nn: "" where it is in another place;
     None where torch has no such layer."""
-    import json
-
-    row = _ROWS.get(("layer", name))
-    found: list[list[Any]] | None = None if row is None else json.loads(row)
-    return found
+    return _ROWS.get(("layer", name))
 
 
 class Operator:

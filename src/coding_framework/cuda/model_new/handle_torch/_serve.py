@@ -23,7 +23,8 @@ from ._deferred import State
 from ._handle import resolved
 from ._tensor import Tensor
 from ._types import BY_CODE
-from .nn import Module, Parameter
+from .nn._modules import USUAL, Module, defined, source
+from .nn.parameter import Parameter
 from .utils import cpp_extension
 
 ANSWER = "answer.py"
@@ -43,6 +44,8 @@ def main(library: str, folder: str, how: str = "once") -> NoReturn:
         with contextlib.suppress(ImportError):
             __import__(name)
     if how == "copies":
+        for file in USUAL:
+            source(file)
         _host.serve_copies(lambda: _serve_as_copy(folder))
     _serve(folder)
 
@@ -234,7 +237,7 @@ def _bind(model: Any, reference: dict[str, Tensor]) -> None:
     free = dict(reference)
     waiting: list[Tensor] = []
     seen: set[int] = set()
-    for name, tensor in model.defined():
+    for name, tensor in defined(model):
         if id(tensor) in seen:
             free.pop(name, None)
             continue
@@ -246,9 +249,9 @@ def _bind(model: Any, reference: dict[str, Tensor]) -> None:
         elif isinstance(tensor, Parameter):
             waiting.append(tensor)
     for tensor in waiting:
-        name = next((n for n, t in free.items() if t.shape == tensor.shape), None)
-        if name is not None:
-            _become(tensor, free.pop(name))
+        free_name = next((n for n, t in free.items() if t.shape == tensor.shape), None)
+        if free_name is not None:
+            _become(tensor, free.pop(free_name))
 
 
 def _become(tensor: Tensor, theirs: Tensor) -> None:

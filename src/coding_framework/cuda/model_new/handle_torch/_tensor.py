@@ -330,6 +330,8 @@ class Tensor(Handle):
     def __ne__(self, other: object) -> Any:
         return True if other is None else _operator("ne")(self, other)
 
+    __hash__ = Handle.__hash__  # who has an __eq__ of its own inherits none
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in ("_pointer", "_deferred"):
             raise AttributeError(name)

@@ -10,3 +10,11 @@ def script(function: Any, *_: Any, **__: Any) -> Any:
 
 
 script_method = export = ignore = unused = script_if_tracing = script
+
+
+class ScriptModule:
+    """No module is one."""
+
+
+def is_scripting() -> bool:
+    return False

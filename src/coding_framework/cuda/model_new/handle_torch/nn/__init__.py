@@ -1,20 +1,20 @@
-"""torch.nn: modules with the members that torch's have, and no arithmetic."""
+"""torch.nn: torch's own modules, and no arithmetic."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from . import functional, init, parameter
-from ._layers import layer
-from ._module import *  # noqa: F403 - torch.nn has them in one namespace
-from ._module import Module, Parameter
+from .parameter import Buffer, Parameter
 
-__all__ = ["Module", "Parameter", "functional", "init", "parameter"]
+__all__ = ["Buffer", "Parameter", "functional", "init", "parameter"]
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(name)
+    from ._modules import layer  # torch's own, which need this package whole
+
     made = layer(name)
     globals()[name] = made
     return made
