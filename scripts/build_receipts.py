@@ -24,7 +24,8 @@ from pathlib import Path
 from coding_framework.cuda.protocol import PROTOCOL
 from coding_framework.data.examples import functions_of, is_for_repair, round_robin
 from coding_framework.data.pairs import kernel_jobs, pair_jobs
-from coding_framework.data.synthesis.catalog import Function, build_task, family_of
+from coding_framework.data.synthesis.catalog import build_task, family_of
+from coding_framework.data.synthesis.function import Function
 from coding_framework.data.synthesis.receipts import (
     HARDER_PATH,
     RECEIPTS_PATH,

@@ -51,7 +51,8 @@ from coding_framework.data.provenance import dataset_card
 from coding_framework.data.registry import select_functions, select_modules
 from coding_framework.data.sakana_loader import SakanaDataLoader
 from coding_framework.data.statistics import TaskStatistics, task_statistics
-from coding_framework.data.synthesis.catalog import Function, build_task
+from coding_framework.data.synthesis.catalog import build_task
+from coding_framework.data.synthesis.function import Function
 from coding_framework.data.synthesis.receipts import (
     KernelReceipt,
     all_receipts,

@@ -20,11 +20,11 @@ from typing import Literal
 from coding_framework.data.function_values import function_values
 from coding_framework.data.synthesis.canonical import canonical_key
 from coding_framework.data.synthesis.catalog import (
-    Function,
     all_functions,
     build_task,
     split_of,
 )
+from coding_framework.data.synthesis.function import Function
 from coding_framework.data.synthesis.receipts import KernelReceipt, Key, by_task, task_digest
 from coding_framework.types import Record, Split, Task
 

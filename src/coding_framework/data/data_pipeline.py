@@ -30,13 +30,13 @@ from coding_framework.data.examples import (
     training_tasks,
 )
 from coding_framework.data.held_out_shapes import with_held_out_shapes
+from coding_framework.data.synthesis.catalog import FAMILIES
 from coding_framework.data.synthesis.measured import MEASURED_PATH
 from coding_framework.data.synthesis.receipts import (
     HARDER_PATH,
     RECEIPTS_PATH,
     built_receipts_path,
 )
-from coding_framework.data.synthesis.workloads.table import WORKLOAD_FAMILIES
 from coding_framework.errors import UsageError
 from coding_framework.paths import cache_dir
 from coding_framework.types import (
@@ -214,7 +214,7 @@ class CUDADataPipeline:
         kind: compositions of operations that occur in training in other compositions; families of
         which no member is trained on (scope "all"); or tasks of training at shapes that are not.
         """
-        config, whole = self.config, {f.name for f in WORKLOAD_FAMILIES if f.held_out}
+        config, whole = self.config, {f.name for f in FAMILIES if f.held_out}
         if kind == "shapes":
             return [with_held_out_shapes(task) for task in self.draw_tasks(n)]
         found: list[Task] = []

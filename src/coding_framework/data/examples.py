@@ -20,7 +20,6 @@ from itertools import islice
 from typing import TypeVar
 
 from coding_framework.data.synthesis.catalog import (
-    Function,
     all_functions,
     build_task,
     catalog,
@@ -30,6 +29,7 @@ from coding_framework.data.synthesis.catalog import (
     split_of,
 )
 from coding_framework.data.synthesis.faults import BrokenKernel
+from coding_framework.data.synthesis.function import Function
 from coding_framework.data.synthesis.measured import measured_speeds
 from coding_framework.data.synthesis.receipts import (
     KernelReceipt,

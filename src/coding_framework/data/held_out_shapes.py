@@ -7,7 +7,7 @@ small extents double, others shrink by a quarter to an even number that is no mu
 from __future__ import annotations
 
 from coding_framework.data.synthesis.catalog import parse_function
-from coding_framework.data.synthesis.workloads.base import Size, Workload
+from coding_framework.data.synthesis.function import Function
 from coding_framework.errors import UsageError
 from coding_framework.types import Split, Task, TestCase
 
@@ -22,14 +22,8 @@ def with_held_out_shapes(task: Task) -> Task:
     function = parse_function(task.name)
     if function is None:
         raise UsageError(f"{task.name} is no synthesised task: its shapes are its own")
-    if isinstance(function, Workload):
-        sizes = function.op.sizes
-        cases = _workload_cases(task.cases, function, sizes.emulator)
-        gpu_cases = _workload_cases(task.gpu_cases, function, sizes.gpu)
-    else:
-        cases, gpu_cases = (
-            tuple(_resized(case) for case in given) for given in (task.cases, task.gpu_cases)
-        )
+    cases = _moved(function, task.cases, gpu=False)
+    gpu_cases = _moved(function, task.gpu_cases, gpu=True)
     return task.model_copy(
         update={
             "name": task.name + SUFFIX,
@@ -47,32 +41,13 @@ def move_extent(extent: int) -> int:
     return 2 * extent if extent < _SMALL else extent * 3 // 4 // 4 * 4 + 2
 
 
-def _resized(case: TestCase) -> TestCase:
-    """A program's case: extents are rows and columns, and a reduction is along one or over both."""
-    rows, columns = case.inputs[0].shape
-    terms = case.reduction_length
-    both = terms == rows * columns and terms > 1
-    return case.model_copy(
-        update={
-            "inputs": tuple(
-                spec.with_shape([move_extent(e) for e in spec.shape]) for spec in case.inputs
-            ),
-            "reduction_length": move_extent(rows) * move_extent(columns)
-            if both
-            else move_extent(terms),
-        }
-    )
-
-
-def _workload_cases(
-    cases: tuple[TestCase, ...], workload: Workload, sizes: tuple[Size, ...]
-) -> tuple[TestCase, ...]:
-    axes, moved = workload.op.sizes, []
-    for case, size in zip(cases, sizes, strict=True):
+def _moved(function: Function, cases: tuple[TestCase, ...], *, gpu: bool) -> tuple[TestCase, ...]:
+    axes, moved = function.core.sizes, []
+    for case, size in zip(cases, function.sizes(gpu), strict=True):
         other = tuple(
             extent if axis in axes.fixed else move_extent(extent)
             for axis, extent in zip(axes.axes, size, strict=True)
         )
-        update = {"inputs": workload.specs(other), "reduction_length": workload.terms(other)}
+        update = {"inputs": function.specs(other), "reduction_length": function.terms(other)}
         moved.append(case.model_copy(update=update))
     return tuple(moved)

@@ -24,12 +24,12 @@ from coding_framework.data.examples import Receipts, round_robin
 from coding_framework.data.modules.catalog import find_draft
 from coding_framework.data.modules.tasks import find_module_task
 from coding_framework.data.synthesis.catalog import (
-    Function,
     all_functions,
     build_task,
     catalog,
     split_of,
 )
+from coding_framework.data.synthesis.function import Function
 from coding_framework.data.synthesis.receipts import (
     KernelReceipt,
     by_task,

@@ -25,8 +25,9 @@ from coding_framework.data.examples import (
     round_robin,
 )
 from coding_framework.data.kernels import kernels_of, write_all
-from coding_framework.data.synthesis.catalog import Function, family_of
+from coding_framework.data.synthesis.catalog import family_of
 from coding_framework.data.synthesis.faults import BrokenKernel, break_in_many_ways
+from coding_framework.data.synthesis.function import Function
 from coding_framework.data.synthesis.receipts import (
     BROKEN,
     Job,

@@ -31,6 +31,7 @@ from coding_framework.data.modules.receipts import module_receipts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.problem_checks import RandomOutputError, explained, require_function
 from coding_framework.data.synthesis import catalog
+from coding_framework.data.synthesis.function import Function
 from coding_framework.data.synthesis.receipts import (
     KernelReceipt,
     by_task,
@@ -165,7 +166,7 @@ def _function(source: str, name: str) -> Task:
 
 def select_functions(
     *, split: Split | None = None, family: str | None = None, tier: int | None = None
-) -> list[catalog.Function]:
+) -> list[Function]:
     """The catalogue's functions, filtered. Raises UsageError for an unknown family."""
     families = catalog.family_names()
     if family is not None and family not in families:

@@ -21,8 +21,8 @@ from coding_framework.data.examples import (
     starter_examples,
     training_examples,
 )
+from coding_framework.data.synthesis.catalog import FAMILIES
 from coding_framework.data.synthesis.receipts import packaged_receipts
-from coding_framework.data.synthesis.workloads.table import WORKLOAD_FAMILIES
 from coding_framework.errors import UsageError
 from coding_framework.types import Role, Split
 from support.time_bar import machine_factor
@@ -157,7 +157,7 @@ def test_evaluation_sets_by_kind_are_apart(tmp_path: Path) -> None:
     config = DataPipelineConfig(scope="all", examples=str(file))
     pipeline = CUDADataPipeline(config, receipts=UNVERIFIED)
     families = pipeline.prepare_evaluation_set(20, "families")
-    whole = {f.name for f in WORKLOAD_FAMILIES if f.held_out}
+    whole = {f.name for f in FAMILIES if f.held_out}
     assert {t.family for t in families} == whole
     compositions = pipeline.prepare_evaluation_set(40, "compositions")
     assert not {t.family for t in compositions} & whole

@@ -48,5 +48,5 @@ def test_the_catalogue_is_the_same_drawn_and_kept(monkeypatch):
     monkeypatch.setattr(catalog, "_drawn_names", lambda *_: pytest.fail("it was drawn again"))
     assert catalog.catalog(0, 6) == made
     assert [program.name for program in made] == drawn
-    assert all(catalog.parse_program(program.name) == program for program in made)
+    assert all(catalog.parse_function(program.name) == program for program in made)
     catalog.catalog.cache_clear()

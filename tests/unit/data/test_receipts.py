@@ -21,13 +21,13 @@ from coding_framework.data.examples import (
 )
 from coding_framework.data.pairs import balanced
 from coding_framework.data.synthesis.catalog import (
-    Function,
     build_task,
     catalog,
     kernels,
     split_of,
     workload_catalog,
 )
+from coding_framework.data.synthesis.function import Function
 from coding_framework.data.synthesis.receipts import (
     Job,
     KernelReceipt,

@@ -13,6 +13,7 @@ from coding_framework.data.held_out_shapes import move_extent, with_held_out_sha
 from coding_framework.data.registry import find_task
 from coding_framework.data.synthesis.canonical import canonical_key
 from coding_framework.data.synthesis.catalog import (
+    WORKLOADS,
     all_functions,
     build_task,
     family_names,
@@ -20,25 +21,24 @@ from coding_framework.data.synthesis.catalog import (
     kernels,
     parse_function,
     split_of,
+    workload_catalog,
 )
-from coding_framework.data.synthesis.workloads.base import Workload, count
-from coding_framework.data.synthesis.workloads.table import OPERATIONS, WORKLOAD_FAMILIES
-from coding_framework.data.synthesis.workloads.tasks import workload_catalog
+from coding_framework.data.synthesis.function import Function, count
 from coding_framework.types import Split
 
 pytestmark = pytest.mark.unit
 
 
-def _one_of_each_operation() -> list[Workload]:
+def _one_of_each_operation() -> list[Function]:
     """A plain and a composed workload of every operation."""
-    plain = {w.op.name: w for w in workload_catalog() if not w.before and not w.after}
-    composed = {w.op.name: w for w in workload_catalog() if w.before or w.after}
+    plain = {w.core.name: w for w in workload_catalog() if not w.before and not w.after}
+    composed = {w.core.name: w for w in workload_catalog() if w.before or w.after}
     return [*plain.values(), *composed.values()]
 
 
-def _workload(name: str) -> Workload:
+def _workload(name: str) -> Function:
     found = parse_function(name)
-    assert isinstance(found, Workload), name
+    assert found is not None, name
     return found
 
 
@@ -84,8 +84,8 @@ def test_malformed_or_undefined_workloads_have_no_name(name: str) -> None:
 
 
 def test_the_pytorch_source_of_every_operation_runs_and_is_finite() -> None:
-    seen = {w.op.name for w in _one_of_each_operation()}
-    assert seen == set(OPERATIONS)
+    seen = {w.core.name for w in _one_of_each_operation()}
+    assert seen == {core.name for family in WORKLOADS for core in family.cores}
     for workload in _one_of_each_operation():
         *_, values = function_values(workload)
         assert values, workload.name
@@ -135,12 +135,12 @@ def test_a_held_out_family_is_held_out_whole_and_others_have_both_sides() -> Non
     sides: dict[str, set[Split]] = {}
     for function in workload_catalog():
         sides.setdefault(family_of(function).name, set()).add(split_of(function))
-    for family in WORKLOAD_FAMILIES:
+    for family in WORKLOADS:
         if family.held_out:
             assert sides[family.name] == {Split.HELD_OUT}
         else:
             assert Split.TRAIN in sides[family.name], family.name
-    assert {f.tier for f in WORKLOAD_FAMILIES if f.held_out} == {1, 2, 3}
+    assert {f.tier for f in WORKLOADS if f.held_out} == {1, 2, 3}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The canonical key of a program: equal functions get equal keys, so a split by key cannot leak.
+"""The canonical key of a function: equal functions get equal keys, so a split by key cannot leak.
 
 Each op is spelled in atoms (tanh is scale, exp, shift, recip, scale, shift), constants are dropped,
 and rewriting rules that hold for some choice of constants run to a fixed point. The key errs to one
@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import itertools
 
-from coding_framework.data.synthesis.program import Program
-from coding_framework.data.synthesis.workloads.base import Workload
+from coding_framework.data.synthesis.function import Function
 
 _HOMOGENEOUS = frozenset(
     {"abs", "square", "cube", "sqrt", "recip", "leakyrelu", "sum", "cumsum", "transpose",
@@ -71,11 +70,11 @@ _PAIRS: dict[tuple[str, str], tuple[str, ...]] = {
 """Neighbours (first, then second) and what they are equal to, for some constants."""
 
 
-def canonical_key(program: Program | Workload) -> tuple[str, ...]:
+def canonical_key(function: Function) -> tuple[str, ...]:
     """The key of the split: a short list of atoms, e.g. ("scale", "add_full", "clip")."""
-    atoms = [a for s in program.before for a in _atoms(s.op.atoms or (s.op.name,), s.operand)]
-    atoms += program.core_atoms
-    atoms += [a for s in program.after for a in _atoms(s.op.atoms or (s.op.name,), s.operand)]
+    atoms = [a for s in function.before for a in _atoms(s.op.atoms or (s.op.name,), s.operand)]
+    atoms += function.core_atoms
+    atoms += [a for s in function.after for a in _atoms(s.op.atoms or (s.op.name,), s.operand)]
     seen = set()
     while tuple(atoms) not in seen:
         seen.add(tuple(atoms))

@@ -1,4 +1,7 @@
-"""Which programs are tasks: families, the catalogue drawn from them, and the split.
+"""Which functions are tasks: families, names, the catalogue drawn from the families, the split.
+
+To add a core: a row in the module of its kind in `cores/`, its family here. The tests then check
+its source, its kernels and its split against each other.
 
 Guaranteed: the catalogue is a function of (seed, per_family); a task's split is a function of its
 canonical key alone, so no seed and no constant moves a function across; every op of a held-out task
@@ -9,128 +12,244 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import pairwise, product
 
 from coding_framework.data import kernels as compiled
 from coding_framework.data.kept import kept
 from coding_framework.data.synthesis.canonical import canonical_key
-from coding_framework.data.synthesis.interval import Operand
-from coding_framework.data.synthesis.layouts import LAYOUTS
-from coding_framework.data.synthesis.op_table import OPERAND_OPS, SCALAR_OPS, UNARY_OPS
-from coding_framework.data.synthesis.ops import Step
-from coding_framework.data.synthesis.program import Program, fingerprint, parse_program, spelled
-from coding_framework.data.synthesis.reference import make_task
-from coding_framework.data.synthesis.workloads.base import Workload
-from coding_framework.data.synthesis.workloads.table import (
-    FAMILY_OF_OPERATION,
-    OPERATIONS,
-    WORKLOAD_FAMILIES,
-    WorkloadFamily,
-    parse_workload,
+from coding_framework.data.synthesis.cores import places, products, rows
+from coding_framework.data.synthesis.cores.rows import LAYOUTS, MAP
+from coding_framework.data.synthesis.function import (
+    DTYPE_TOKENS,
+    Core,
+    Function,
+    Params,
+    fingerprint,
 )
-from coding_framework.data.synthesis.workloads.tasks import make_workload_task, workload_catalog
+from coding_framework.data.synthesis.steps import UNARY, Operand, Step, ops_of, parse_step
+from coding_framework.data.synthesis.tasks import make_task
 from coding_framework.types import KernelExample, Split, Task
-
-Function = Program | Workload
-"""What a synthesised task asks for."""
 
 HELD_OUT_SHARE = 0.25
 """Share of canonical keys, beyond the primitive ones, that are held out."""
 _SPLIT_SALT = "coding-framework split 1"
+MOST_BEFORE, MOST_AFTER = 1, 2
+"""Steps that the catalogue draws around a workload's core; names may carry more."""
+
+
+# --- families -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A kind of task, drawn from: operands first to be placed, then steps of these kinds."""
+    """A kind of task: cores that are learnt together. Where `kinds` says so, it is drawn as a
+    program: operands first to be placed, then steps of these kinds."""
 
     name: str
     tier: int
-    kinds: tuple[str, ...]
+    cores: tuple[Core, ...]
+    kinds: tuple[str, ...] = ()
     """Kinds of the other steps: "math", "activation", "scalar"."""
-    lengths: tuple[int, int]
-    """Fewest and most other steps before the layout."""
+    lengths: tuple[int, int] = (0, 0)
+    """Fewest and most other steps before the core."""
     operands: tuple[Operand, ...] = ()
-    layouts: tuple[str, ...] = ("map",)
     after: int = 0
-    """Most other steps after the layout."""
+    """Most other steps after the core."""
     after_operands: tuple[Operand, ...] = ()
-    """Inputs that steps after the layout read."""
+    """Inputs that steps after the core read."""
     needs: tuple[str, ...] = ()
     """At least one step must be of these kinds, where given."""
+    held_out: bool = False
+    """Whether no member is ever trained on: what is learnt must carry over to a new kind."""
 
 
 _ANY = ("math", "activation", "scalar")
-_REDUCTIONS = ("rowsum", "rowmean", "rowmax", "rowmin")
-_NORMS = ("layernorm", "rmsnorm", "unitnorm", "center")
-
-FAMILIES: tuple[Family, ...] = (
-    Family("unary", 0, ("math",), (1, 2)),
-    Family("activation", 0, ("activation", "math"), (1, 2), needs=("activation",)),
-    Family("scalar", 0, ("scalar", "math"), (1, 3), needs=("scalar",)),
-    Family("binary", 0, ("math",), (0, 1), operands=("full",)),
-    Family("ternary", 0, ("math", "scalar"), (0, 1), operands=("full", "full")),
-    Family("chain", 0, _ANY, (2, 4)),
-    Family("fused_binary", 0, _ANY, (2, 3), operands=("full",)),
-    Family("broadcast_row", 0, _ANY, (0, 2), operands=("row",)),
-    Family("broadcast_col", 0, _ANY, (0, 2), operands=("col",)),
-    Family("broadcast_scalar", 0, _ANY, (0, 2), operands=("scalar",)),
-    Family("row_sum", 1, _ANY, (0, 2), layouts=("rowsum",), after=1),
-    Family("row_mean", 1, _ANY, (0, 2), layouts=("rowmean",), after=1),
-    Family("row_extremum", 1, _ANY, (0, 2), layouts=("rowmax", "rowmin"), after=1),
-    Family("row_dot", 1, ("math", "scalar"), (0, 1), operands=("full",), layouts=_REDUCTIONS),
-    Family("transpose", 1, _ANY, (0, 2), layouts=("transpose",), after=1),
-    Family("scan", 1, _ANY, (0, 2), layouts=("cumsum", "cummax"), after=1),
-    Family("column", 1, _ANY, (0, 2), layouts=("colsum", "colmean", "colmax"), after=1),
-    Family("row_statistic", 1, _ANY, (0, 2), layouts=("rowvar", "rownorm", "logsumexp"), after=1),
-    Family("loss", 1, ("math", "scalar"), (1, 2), operands=("full",), layouts=("allmean",)),
-    Family("softmax", 2, _ANY, (0, 2), layouts=("softmax", "logsoftmax"), after=1),
-    Family("normalization", 2, _ANY, (0, 2), layouts=_NORMS, after=1),
-    Family("matmul", 2, _ANY, (0, 1), layouts=("matmul",), after=1),
-    Family(
-        "masked_softmax", 3, ("scalar",), (1, 1), operands=("full",),
-        layouts=("softmax", "logsoftmax"),
-    ),
-    Family("affine_norm", 3, _ANY, (0, 2), layouts=_NORMS, after=1, after_operands=("row", "row")),
-    Family("residual_norm", 3, _ANY, (0, 1), operands=("full",), layouts=_NORMS, after=1),
-    Family("linear", 3, _ANY, (0, 1), layouts=("matmul",), after=2, after_operands=("row",)),
-)  # fmt: skip
+_MAP = (MAP,)
+_LAYOUT = {core.name: core for core in LAYOUTS}
 
 
-def primitives() -> tuple[Program, ...]:
+def _of(layouts: str) -> tuple[Core, ...]:
+    return tuple(_LAYOUT[layout] for layout in layouts.split())
+
+
+_REDUCTIONS = _of("rowsum rowmean rowmax rowmin")
+_NORMS = _of("layernorm rmsnorm unitnorm center")
+_SOFTMAX = _of("softmax logsoftmax")
+
+PROGRAMS: tuple[Family, ...] = (
+    Family("unary", 0, _MAP, ("math",), (1, 2)),
+    Family("activation", 0, _MAP, ("activation", "math"), (1, 2), needs=("activation",)),
+    Family("scalar", 0, _MAP, ("scalar", "math"), (1, 3), needs=("scalar",)),
+    Family("binary", 0, _MAP, ("math",), (0, 1), operands=("full",)),
+    Family("ternary", 0, _MAP, ("math", "scalar"), (0, 1), operands=("full", "full")),
+    Family("chain", 0, _MAP, _ANY, (2, 4)),
+    Family("fused_binary", 0, _MAP, _ANY, (2, 3), operands=("full",)),
+    Family("broadcast_row", 0, _MAP, _ANY, (0, 2), operands=("row",)),
+    Family("broadcast_col", 0, _MAP, _ANY, (0, 2), operands=("col",)),
+    Family("broadcast_scalar", 0, _MAP, _ANY, (0, 2), operands=("scalar",)),
+    Family("row_sum", 1, _of("rowsum"), _ANY, (0, 2), after=1),
+    Family("row_mean", 1, _of("rowmean"), _ANY, (0, 2), after=1),
+    Family("row_extremum", 1, _of("rowmax rowmin"), _ANY, (0, 2), after=1),
+    Family("row_dot", 1, _REDUCTIONS, ("math", "scalar"), (0, 1), operands=("full",)),
+    Family("transpose", 1, _of("transpose"), _ANY, (0, 2), after=1),
+    Family("scan", 1, _of("cumsum cummax"), _ANY, (0, 2), after=1),
+    Family("column", 1, _of("colsum colmean colmax"), _ANY, (0, 2), after=1),
+    Family("row_statistic", 1, _of("rowvar rownorm logsumexp"), _ANY, (0, 2), after=1),
+    Family("loss", 1, _of("allmean"), ("math", "scalar"), (1, 2), operands=("full",)),
+    Family("softmax", 2, _SOFTMAX, _ANY, (0, 2), after=1),
+    Family("normalization", 2, _NORMS, _ANY, (0, 2), after=1),
+    Family("matmul", 2, _of("matmul"), _ANY, (0, 1), after=1),
+    Family("masked_softmax", 3, _SOFTMAX, ("scalar",), (1, 1), operands=("full",)),
+    Family("affine_norm", 3, _NORMS, _ANY, (0, 2), after=1, after_operands=("row", "row")),
+    Family("residual_norm", 3, _NORMS, _ANY, (0, 1), operands=("full",), after=1),
+    Family("linear", 3, _of("matmul"), _ANY, (0, 1), after=2, after_operands=("row",)),
+)
+WORKLOADS: tuple[Family, ...] = (
+    Family("select", 0, places.SELECT),
+    Family("multiply_add", 0, places.MULTIPLY_ADD),
+    Family("integer", 0, places.INTEGER),
+    Family("low_precision", 0, places.LOW_PRECISION),
+    Family("argmax", 1, rows.ARGMAX),
+    Family("matvec", 1, rows.MATVEC),
+    Family("similarity", 1, rows.SIMILARITY),
+    Family("permute", 1, places.PERMUTE),
+    Family("middle_reduction", 1, places.MIDDLE_REDUCTION, held_out=True),
+    Family("gather", 1, places.GATHER),
+    Family("histogram", 1, places.HISTOGRAM),
+    Family("batched_matmul", 2, products.BATCHED_MATMUL),
+    Family("matmul_transposed", 2, products.MATMUL_TRANSPOSED),
+    Family("attention_scores", 2, products.ATTENTION_SCORES),
+    Family("pool_1d", 2, products.POOL_1D),
+    Family("pool_2d", 2, products.POOL_2D),
+    Family("conv_1d", 2, products.CONV_1D),
+    Family("conv_2d", 2, products.CONV_2D),
+    Family("depthwise_conv", 2, products.DEPTHWISE_CONV, held_out=True),
+    Family("group_norm", 2, rows.GROUP_NORM),
+    Family("channel_norm", 2, places.CHANNEL_NORM),
+    Family("upsample", 2, places.UPSAMPLE),
+    Family("glu", 2, places.GLU),
+    Family("activation_backward", 3, places.ACTIVATION_BACKWARD),
+    Family("optimizer_step", 3, places.OPTIMIZER_STEP),
+    Family("cross_entropy", 3, rows.CROSS_ENTROPY),
+    Family("row_loss", 3, rows.ROW_LOSS),
+    Family("softmax_backward", 3, rows.SOFTMAX_BACKWARD),
+    Family("norm_backward", 3, rows.NORM_BACKWARD, held_out=True),
+    Family("attention", 3, products.ATTENTION),
+    Family("gated_linear", 3, products.GATED_LINEAR),
+    Family("conv_block", 3, products.CONV_BLOCK),
+    Family("rotary", 3, places.ROTARY),
+)
+FAMILIES = (*PROGRAMS, *WORKLOADS)
+CORES: dict[str, Core] = {c.name: c for f in WORKLOADS for c in f.cores} | _LAYOUT
+
+
+@lru_cache(maxsize=65536)
+def family_of(function: Function) -> Family:
+    """The first family whose form the function has, else the nearest: by its core alone."""
+    found = [f for f in FAMILIES if function.core in f.cores]
+    return next((f for f in found if _belongs(function, f)), found[-1])
+
+
+def _belongs(function: Function, family: Family) -> bool:
+    before, after = (
+        sorted(s.operand for s in half if s.operand is not None)
+        for half in (function.before, function.after)
+    )
+    kinds = {s.op.kind for s in (*function.before, *function.after) if s.operand is None}
+    return (
+        before == sorted(family.operands)
+        and after == sorted(family.after_operands)
+        and kinds <= set(family.kinds)
+        and family.lengths[0] <= len(function.before) - len(before) <= family.lengths[1]
+        and len(function.after) - len(after) <= family.after
+        and (not family.needs or bool(kinds & set(family.needs)))
+    )
+
+
+def parse_function(name: str) -> Function | None:
+    """The function of that name; None where a token, the form or the domain is wrong."""
+    function = spelled(name)
+    return function if function is not None and function.input_range() is not None else None
+
+
+def spelled(name: str) -> Function | None:
+    """The function of that name, not yet known to be valid; None where a token is wrong."""
+    tokens = name.split("_")
+    dtype = next((d for d, token in DTYPE_TOKENS.items() if token == tokens[-1]), None)
+    if dtype is not None and dtype != "float32":
+        tokens = tokens[:-1]
+    found = [(i, made) for i, token in enumerate(tokens) if (made := _parse_core(token))]
+    if len(found) > 1:
+        return None
+    place, (core, params) = found[0] if found else (len(tokens), (MAP, ()))
+    before, after = _steps(tokens[:place]), _steps(tokens[place + 1 :])
+    if before is None or after is None:
+        return None
+    return Function(before, core, after, params, dtype or "float32")
+
+
+def _steps(tokens: Sequence[str]) -> tuple[Step, ...] | None:
+    found = [parse_step(token) for token in tokens]
+    known = tuple(step for step in found if step is not None)
+    return known if len(known) == len(found) else None
+
+
+def _parse_core(token: str) -> tuple[Core, Params] | None:
+    if token in CORES and not CORES[token].letters:
+        return CORES[token], ()
+    for name, core in CORES.items():
+        if not core.letters or not token.startswith(name):
+            continue
+        pattern = "".join(f"{letter}([1-9][0-9]{{0,3}})" for letter in core.letters)
+        match = re.fullmatch(pattern, token.removeprefix(name))
+        if match is not None:
+            return core, tuple(int(value) for value in match.groups())
+    return None
+
+
+# --- the split ----------------------------------------------------------------------------------
+
+
+def primitives() -> tuple[Function, ...]:
     """Every op alone and every layout alone: always in training."""
-    steps = [Step(op) for op in UNARY_OPS.values() if op.constants == ((),)]
+    kinds: tuple[Operand, ...] = ("full", "row", "col", "scalar")
+    unary = ops_of(*UNARY).values()
+    steps = [Step(op) for op in unary if op.constants == ((),)]
     steps += [
         Step(op, constants)
-        for op in (*SCALAR_OPS.values(), *UNARY_OPS.values())
+        for op in (*ops_of("scalar").values(), *unary)
         if op.constants != ((),)
         for constants in op.constants
     ]
-    kinds: tuple[Operand, ...] = ("full", "row", "col", "scalar")
-    steps += [Step(op, operand=kind) for kind in kinds for op in OPERAND_OPS.values()]
-    programs = [Program((step,)) for step in steps]
-    programs += [Program((), layout) for layout in LAYOUTS if layout != "map"]
-    return tuple(p for p in programs if p.input_range() is not None)
+    steps += [Step(op, operand=kind) for kind in kinds for op in ops_of("operand").values()]
+    functions = [Function((step,), MAP) for step in steps]
+    functions += [Function((), core) for core in LAYOUTS]
+    return tuple(f for f in functions if f.input_range() is not None)
 
 
 @cache
-def _primitive_keys() -> frozenset[tuple[str, ...]]:
-    return frozenset(canonical_key(p) for p in primitives())
+def _keys_of_training() -> frozenset[tuple[str, ...]]:
+    """Of primitives, and of cores alone, unless their family is held out."""
+    cores = ((core.name,) for core in CORES.values() if core.atoms is None)
+    return frozenset((*map(canonical_key, primitives()), *cores, ()))
 
 
 @cache
-def _operation_keys() -> frozenset[tuple[str, ...]]:
-    """Of workloads' operations alone: always in training, unless their family is held out."""
-    return frozenset((op.name,) for op in OPERATIONS.values() if op.atoms is None)
+def _never_trained() -> frozenset[str]:
+    return frozenset(core.name for f in FAMILIES if f.held_out for core in f.cores)
 
 
 @lru_cache(maxsize=65536)
 def split_of(function: Function) -> Split:
     """The side on which every function with this canonical key is."""
     key = canonical_key(function)
-    if any(atom in FAMILY_OF_OPERATION and FAMILY_OF_OPERATION[atom].held_out for atom in key):
+    if not _never_trained().isdisjoint(key):
         return Split.HELD_OUT
-    if not key or key in _primitive_keys() or key in _operation_keys():
+    if key in _keys_of_training():
         return Split.TRAIN
     digest = hashlib.sha256("|".join((_SPLIT_SALT, *key)).encode()).digest()
     drawn = int.from_bytes(digest[:8], "big") / 2**64
@@ -139,58 +258,20 @@ def split_of(function: Function) -> Split:
 
 def family_names() -> tuple[str, ...]:
     """All families, of programs and of workloads."""
-    return (*(f.name for f in FAMILIES), *(f.name for f in WORKLOAD_FAMILIES))
-
-
-def family_of(function: Function) -> Family | WorkloadFamily:
-    """The family of a function; a name outside the catalogue has one too."""
-    if isinstance(function, Workload):
-        return FAMILY_OF_OPERATION[function.op.name]
-    return _family_of_program(function)
-
-
-@lru_cache(maxsize=65536)
-def _family_of_program(program: Program) -> Family:
-    """The first family whose form the program has, else the nearest: by its layout alone."""
-    exact = next((f for f in FAMILIES if _belongs(program, f)), None)
-    return exact or next(f for f in reversed(FAMILIES) if program.layout in f.layouts)
-
-
-def _belongs(program: Program, family: Family) -> bool:
-    before = [s.operand for s in program.before if s.operand is not None]
-    after = [s.operand for s in program.after if s.operand is not None]
-    kinds = {s.op.kind for s in program.steps if s.operand is None}
-    others = len(program.before) - len(before)
-    return (
-        program.layout in family.layouts
-        and sorted(before) == sorted(family.operands)
-        and sorted(after) == sorted(family.after_operands)
-        and kinds <= set(family.kinds)
-        and family.lengths[0] <= others <= family.lengths[1]
-        and len(program.after) - len(after) <= family.after
-        and (not family.needs or bool(kinds & set(family.needs)))
-    )
+    return tuple(family.name for family in FAMILIES)
 
 
 @lru_cache(maxsize=4096)
 def build_task(function: Function) -> Task:
     """The task of a function, without a kernel: reading it takes some tenths of a second."""
-    split = split_of(function)
-    if isinstance(function, Workload):
-        return make_workload_task(function, split)
-    family = _family_of_program(function)
-    return make_task(function, family=family.name, tier=family.tier, split=split)
+    family = family_of(function)
+    return make_task(function, family.name, family.tier, split_of(function))
 
 
 def kernels(function: Function) -> tuple[KernelExample, ...]:
     """Naive first, then faster ones with a reason, the best guess last. Correctness is what the
     judge finds (`receipts`)."""
     return compiled.kernels_of(build_task(function))
-
-
-def parse_function(name: str) -> Function | None:
-    """The function that a task's name stands for; None where it is no valid one."""
-    return parse_program(name) or parse_workload(name)
 
 
 def find(name: str) -> Task | None:
@@ -210,8 +291,11 @@ def all_functions() -> tuple[Function, ...]:
     return (*catalog(), *workload_catalog())
 
 
+# --- drawing programs: no two have equal values ---------------------------------------------------
+
+
 @lru_cache(maxsize=8)
-def catalog(seed: int = 0, per_family: int = 60) -> tuple[Program, ...]:
+def catalog(seed: int = 0, per_family: int = 60) -> tuple[Function, ...]:
     """Programs: the primitives, then up to `per_family` composed ones a family, no two equal.
 
     Deterministic by its arguments, and kept between runs by its names.
@@ -225,16 +309,16 @@ def _drawn_names(seed: int, per_family: int) -> list[str]:
     and whether it equals another."""
     chosen = {p.name: p for p in primitives()}
     values = {fingerprint(p) for p in chosen.values()}
-    for family in FAMILIES:
+    for family in PROGRAMS:
         rng = random.Random(f"{family.name}:{seed}")
         found = 0
         for _ in range(200 * per_family):
             if found == per_family:
                 break
-            program = _draw(family, rng)
+            program = _draw_program(family, rng)
             if program.name in chosen or program.input_range() is None:
                 continue
-            if _family_of_program(program) is not family or fingerprint(program) in values:
+            if family_of(program) is not family or fingerprint(program) in values:
                 continue
             chosen[program.name] = program
             values.add(fingerprint(program))
@@ -242,12 +326,12 @@ def _drawn_names(seed: int, per_family: int) -> list[str]:
     return list(chosen)
 
 
-def _draw(family: Family, rng: random.Random) -> Program:
+def _draw_program(family: Family, rng: random.Random) -> Function:
     """A random program of the family's form; not yet known to be valid."""
     before = _draw_steps(family.kinds, rng.randint(*family.lengths), family.operands, rng)
-    layout = rng.choice(family.layouts)
+    core = rng.choice(family.cores)
     after = _draw_steps(family.kinds, rng.randint(0, family.after), family.after_operands, rng)
-    return Program(before, layout, after)
+    return Function(before, core, after)
 
 
 def _draw_steps(
@@ -255,12 +339,67 @@ def _draw_steps(
 ) -> tuple[Step, ...]:
     steps = [_draw_step(kinds, rng) for _ in range(count)]
     for operand in operands:
-        op = rng.choice(list(OPERAND_OPS.values()))
+        op = rng.choice(list(ops_of("operand").values()))
         steps.insert(rng.randint(0, len(steps)), Step(op, operand=operand))
     return tuple(steps)
 
 
 def _draw_step(kinds: tuple[str, ...], rng: random.Random) -> Step:
-    pool = [op for op in (*UNARY_OPS.values(), *SCALAR_OPS.values()) if op.kind in kinds]
-    op = rng.choice(pool)
+    op = rng.choice([op for op in ops_of(*UNARY, "scalar").values() if op.kind in kinds])
     return Step(op, rng.choice(op.constants))
+
+
+# --- drawing workloads: no two have the same graph of ops and the same constants ------------------
+
+
+@lru_cache(maxsize=8)
+def workload_catalog(seed: int = 0, per_family: int = 40) -> tuple[Function, ...]:
+    """Every core alone with every choice of parameters and dtypes, then compositions drawn until a
+    family has `per_family` members, or no more are found."""
+    chosen: list[Function] = []
+    for family in WORKLOADS:
+        members = {_identity(w): w for w in _alone(family)}
+        rng = random.Random(f"{family.name}:{seed}")
+        for _ in range(100 * per_family):
+            if len(members) >= per_family:
+                break
+            drawn = _draw_workload(family, rng)
+            if drawn.input_range() is not None and not _pointless(drawn):
+                members.setdefault(_identity(drawn), drawn)
+        chosen += list(members.values())[: max(per_family, 1)]
+    return tuple(chosen)
+
+
+def _alone(family: Family) -> Iterator[Function]:
+    for core in family.cores:
+        for params, dtype in product(core.choices, core.dtypes):
+            workload = Function((), core, (), params, dtype)
+            if core.atoms != () and workload.input_range() is not None:
+                yield workload
+
+
+def _draw_workload(family: Family, rng: random.Random) -> Function:
+    """A random member; not yet known to be valid."""
+    core = rng.choice(family.cores)
+    before = rng.randint(0, MOST_BEFORE) if core.steps_before else 0
+    after = rng.randint(0, MOST_AFTER) if core.interval is not None else 0
+    if core.atoms == ():
+        before, after = rng.randint(1, 3), 0
+    params = rng.choice(core.choices)
+    steps = [_draw_step((*UNARY, "scalar"), rng) for _ in range(before + after)]
+    dtype = rng.choice(core.dtypes)
+    return Function(tuple(steps[:before]), core, tuple(steps[before:]), params, dtype)
+
+
+def _pointless(workload: Function) -> bool:
+    """Whether the steps change nothing, as a factor before a cosine, or hide each other."""
+    ops = [step.op for step in workload.after]
+    hidden = any(a.name == "leakyrelu" and b.atoms == ("clip",) for a, b in pairwise(ops))
+    return hidden or (workload.core.atoms != () and canonical_key(workload) == workload.core_atoms)
+
+
+def _identity(workload: Function) -> tuple[object, ...]:
+    """Equal for workloads that are the same function, or nearly so."""
+    constants = sorted(c for s in (*workload.before, *workload.after) for c in s.constants)
+    key = canonical_key(workload)
+    return workload.core.name, workload.params, workload.dtype, key, tuple(constants)

@@ -2,26 +2,76 @@
 
 A step maps the running value `v` to the next one, alone (`relu`), with constants (`mul2`) or with
 another input (`add`: the matrix y; `addrow`: a row vector; ...). Guaranteed by the intervals: in an
-accepted program every step stays inside its domain for all declared inputs, and every step changes
+accepted function every step stays inside its domain for all declared inputs, and every step changes
 the result on a good part of them (no relu of a square, no clamp that never cuts).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Literal
 
-from coding_framework.data.synthesis.interval import LIMIT, Constants, Interval, Op, Operand
-from coding_framework.data.synthesis.op_table import OPERAND_OPS, SCALAR_OPS, UNARY_OPS
+from coding_framework.data.ops.elementwise import LIMIT, Constants, Drawn, drawn_of
 
-OPERAND_SUFFIX: dict[str, Operand] = {"": "full", "row": "row", "col": "col", "scalar": "scalar"}
+Operand = Literal["full", "row", "col", "scalar"]
+OPERAND_SUFFIX: Mapping[str, Operand] = {"": "full", "row": "row", "col": "col", "scalar": "scalar"}
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Where a value lies: always in [low, high], typically in [typical_low, typical_high].
+
+    They differ after a reduction: the mean of 500 values in [-4, 4] can be 4, and never is.
+    """
+
+    low: float
+    high: float
+    typical_low: float
+    typical_high: float
+
+    @classmethod
+    def of(cls, low: float, high: float) -> Interval:
+        """An interval all of which is typical."""
+        return cls(low, high, low, high)
+
+    @property
+    def middle(self) -> float:
+        """Of the typical values."""
+        return (self.typical_low + self.typical_high) / 2
+
+    @property
+    def width(self) -> float:
+        """Of the typical values."""
+        return self.typical_high - self.typical_low
+
+    @property
+    def largest(self) -> float:
+        """The largest magnitude that a value can have."""
+        return max(abs(self.low), abs(self.high))
+
+    @property
+    def usual(self) -> float:
+        """The largest magnitude that is typical."""
+        return max(abs(self.typical_low), abs(self.typical_high))
+
+
+@cache
+def ops_of(*kinds: str) -> Mapping[str, Drawn]:
+    """The elementwise operations of these kinds, by name."""
+    return {op.name: op for op in drawn_of(*kinds)}
+
+
+UNARY = ("math", "activation")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """An operation with its constants, or with the kind of its other input."""
 
-    op: Op
+    op: Drawn
     constants: Constants = ()
     operand: Operand | None = None
 
@@ -51,9 +101,8 @@ class Step:
             return None
         if not self._bites(value):
             return None
-        operand = op.operand_range
-        low, high = op.span((value.low, value.high), self.constants, operand)
-        typical = op.span((value.typical_low, value.typical_high), self.constants, operand)
+        low, high = op.span((value.low, value.high), self.constants)
+        typical = op.span((value.typical_low, value.typical_high), self.constants)
         if max(abs(low), abs(high)) > LIMIT or typical[1] - typical[0] < 0.02:
             return None
         return Interval(low, high, *typical)
@@ -76,11 +125,34 @@ class Step:
         return low < live_high and high > live_low and high - low > 0.25
 
 
-def through(steps: Sequence[Step], value: Interval | None) -> Interval | None:
+def through(steps: Iterable[Step], value: Interval | None) -> Interval | None:
     """Where a value lies behind steps; None where one of them leaves its domain."""
     for step in steps:
         value = step.apply(value) if value is not None else None
     return value
+
+
+_AFFINE = {"add": "shift", "sub": "shift", "mul": "scale", "div": "scale", "neg": "scale"}
+_REDUNDANT = {
+    ("exp", "log"), ("log", "exp"), ("square", "sqrt"), ("sqrt", "square"), ("neg", "abs"),
+    ("neg", "square"), ("abs", "square"), ("recip", "recip"), ("recip", "rdiv"), ("rdiv", "recip"),
+    ("expm1", "log1p"), ("log1p", "expm1"), ("neg", "rsub"), ("rsub", "neg"), ("rsub", "rsub"),
+    ("rdiv", "rdiv"), ("mul", "neg"), ("neg", "mul"), ("recip", "mul"), ("mul", "rdiv"),
+}  # fmt: skip
+
+
+def has_redundant(steps: Sequence[Step]) -> bool:
+    """Whether one step says what two neighbours do: x * 2 * 3, exp(log(x)), relu(relu(x))."""
+    return any(_is_redundant(one.op, other.op) for one, other in pairwise(steps))
+
+
+def _is_redundant(first: Drawn, second: Drawn) -> bool:
+    if "operand" in (first.kind, second.kind):
+        return False
+    a, b = first.name, second.name
+    same_affine = a in _AFFINE and _AFFINE[a] == _AFFINE.get(b)
+    both_clip = first.atoms == ("clip",) == second.atoms
+    return a == b or same_affine or both_clip or (a, b) in _REDUNDANT
 
 
 def _spell(constant: float) -> str:
@@ -99,13 +171,14 @@ def _constant(text: str) -> float | None:
 
 def parse_step(token: str) -> Step | None:
     """The step that a name's token stands for; None where there is none."""
-    if token in UNARY_OPS and UNARY_OPS[token].constants == ((),):
-        return Step(UNARY_OPS[token])
-    for base in sorted(OPERAND_OPS, key=len, reverse=True):
+    unary, scalars, operands = ops_of(*UNARY), ops_of("scalar"), ops_of("operand")
+    if token in unary and unary[token].constants == ((),):
+        return Step(unary[token])
+    for base in sorted(operands, key=len, reverse=True):
         rest = token.removeprefix(base)
         if token.startswith(base) and rest in OPERAND_SUFFIX:
-            return Step(OPERAND_OPS[base], operand=OPERAND_SUFFIX[rest])
-    for ops in (SCALAR_OPS, UNARY_OPS):
+            return Step(operands[base], operand=OPERAND_SUFFIX[rest])
+    for ops in (scalars, unary):
         for base in sorted(ops, key=len, reverse=True):
             if not token.startswith(base):
                 continue
