@@ -75,12 +75,13 @@ def works(detail: str) -> Finding:
 
 
 def check_python() -> Finding:
-    version = platform.python_version()
-    if not (3, 11) <= sys.version_info[:2] <= (3, 12):
-        return Finding(
-            State.BROKEN, f"Python {version}", "use Python 3.11 or 3.12: uv python install 3.12"
-        )
-    return works(f"Python {version}, {sys.executable}")
+    torch = version("torch")
+    found = f"Python {platform.python_version()} with torch {torch}, {sys.executable}"
+    if not (3, 11) <= sys.version_info[:2] <= (3, 13):
+        return Finding(State.BROKEN, found, "use Python 3.11 to 3.13: uv python install 3.12")
+    if not (2, 6) <= tuple(map(int, torch.split(".")[:2])) <= (2, 15):
+        return Finding(State.BROKEN, found, "the judge was tried with 2.6 to 2.15: take one of these")
+    return works(found)
 
 
 def check_cpu_and_memory() -> Finding:
