@@ -80,7 +80,9 @@ def check_python() -> Finding:
     if not (3, 11) <= sys.version_info[:2] <= (3, 13):
         return Finding(State.BROKEN, found, "use Python 3.11 to 3.13: uv python install 3.12")
     if not (2, 6) <= tuple(map(int, torch.split(".")[:2])) <= (2, 15):
-        return Finding(State.BROKEN, found, "the judge was tried with 2.6 to 2.15: take one of these")
+        return Finding(
+            State.BROKEN, found, "the judge was tried with 2.6 to 2.15: take one of these"
+        )
     return works(found)
 
 

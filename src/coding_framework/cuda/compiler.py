@@ -48,11 +48,10 @@ from coding_framework.cuda.model_new.build import Request, compile_answer
 from coding_framework.cuda.model_new.triton_kernels import (
     LAUNCHES_NAME,
     PROGRAM,
-    TRITON,
     KernelRequest,
     triton_command,
     triton_fingerprint,
-    triton_folder,
+    triton_gap,
 )
 from coding_framework.cuda.model_new.triton_program import PTX, for_emulator
 from coding_framework.cuda.sandbox import Exit, Job, Limits, Mount, Sandbox, choose_sandbox
@@ -203,12 +202,8 @@ class CUDACompiler:
 
     def compile_triton(self, answer: str, requests: Sequence[KernelRequest]) -> CompilationResult:
         """The build of an answer's Triton kernels, with host code that does nothing."""
-        if triton_folder() is None:
-            return CompilationResult(
-                success=False,
-                status=Status.UNSUPPORTED,
-                reason=f"Triton is not installed here: pip install {TRITON}",
-            )
+        if gap := triton_gap():
+            return CompilationResult(success=False, status=Status.UNSUPPORTED, reason=gap)
         capability = 90 if self.config.for_gpu and self.architecture == 90 else 80
         texts = [request.text for request in requests]
         wanted = json.dumps({"capability": capability, "requests": texts})

@@ -204,7 +204,7 @@ def added_terms(
         return max(1, own(*args, **kwargs))
     if name in EXACT or torch.Tag.pointwise in func.tags:
         return 1
-    if torch.Tag.reduction not in func.tags and "linalg" in name:
+    if "linalg" in name and name != "linalg_vector_norm":
         return math.prod(given[0].shape[-2:])
     # a norm gives the statistics of its rows too
     terms = math.ceil(max(t.numel() for t in given) / least)

@@ -12,13 +12,16 @@ from coding_framework.cuda import compiler as compiler_module
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.cuda.model_new import build as build_module
+from coding_framework.cuda.model_new import triton_kernels
 from coding_framework.cuda.model_new.triton_kernels import KernelRequest
 from coding_framework.data.kernelbench.problems import load_problem_file
 from coding_framework.reference_model import in_tf32
 from coding_framework.types import Candidate, Status, Verdict
 
-pytest.importorskip("triton")
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(triton_kernels.triton_gap() != "", reason=triton_kernels.triton_gap()),
+]
 
 HERE = Path(__file__).parent
 QUICK = {"gelu_helper", "conv1d_direct", "layer_norm"}
@@ -285,10 +288,13 @@ def test_an_endless_kernel_times_out(judge: Judge) -> None:
     assert verdict.status is Status.TIMEOUT, verdict.reason
 
 
-def test_without_triton_the_verdict_says_what_to_install(
-    judge: Judge, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "there"), [("triton_folder", None), ("version", "3.2.0"), ("version", "4.0.1+git")]
+)
+def test_without_a_triton_that_is_tried_the_verdict_says_what_to_install(
+    name: str, there: str | None, judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiler_module, "triton_folder", lambda: None)
+    monkeypatch.setattr(triton_kernels, name, lambda *_: there)
     verdict = judged(judge, "gelu_helper", ("0.7071067811865476", "0.70710678118654"))
     assert verdict.status is Status.UNSUPPORTED
     assert "pip install triton==" in verdict.reason

@@ -18,7 +18,8 @@ from coding_framework.cuda.host.wire import Malformed
 from coding_framework.cuda.sandbox import Mount
 
 TRITON = "triton==3.6.0"
-"""What is tried."""
+_TRIED = ((3, 6), (3, 9))
+"""The oldest and the newest whose compiler takes our changes."""
 PROGRAM = Path(__file__).with_name("triton_program.py")
 LAUNCHES_NAME = "triton.json"
 """File of a build: what the answer's process needs to launch its kernels."""
@@ -74,3 +75,13 @@ def triton_folder() -> Path | None:
     """Where the package `triton` lies; None where it is not installed."""
     found = importlib.util.find_spec("triton")
     return None if found is None or found.origin is None else Path(found.origin).parent
+
+
+def triton_gap() -> str:
+    """Why no answer in Triton compiles here, and what to do; empty where they do."""
+    if triton_folder() is None:
+        return f"Triton is not installed here: pip install {TRITON}"
+    here = version("triton")
+    if not _TRIED[0] <= tuple(map(int, here.split(".")[:2])) <= _TRIED[1]:
+        return f"Triton {here} is installed here, and 3.6 to 3.9 are tried: pip install {TRITON}"
+    return ""

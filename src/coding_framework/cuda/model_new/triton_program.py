@@ -69,7 +69,7 @@ def _poison_masked_loads() -> None:
     from triton.language import float32, int64
     from triton.language.semantic import TritonSemantic
 
-    load: Any = TritonSemantic._load_legacy
+    load: Any = TritonSemantic.load
 
     def poisoned(self: Any, ptr: Any, mask: Any, other: Any, *rest: Any) -> Any:
         kind = getattr(ptr.type.scalar, "element_ty", None)
@@ -80,7 +80,7 @@ def _poison_masked_loads() -> None:
                 other = self.scalar_constant(0x5A5A5A5A5A5A5A5A, int64)
         return load(self, ptr, mask, other, *rest)
 
-    TritonSemantic._load_legacy = poisoned
+    TritonSemantic.load = poisoned
 
 
 def _run_kernels(source: str) -> dict[str, Any]:
