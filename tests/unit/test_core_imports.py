@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 RELU = ROOT / "examples" / "relu.cu"
 CORE = {
     *("cryptography", "cuda-bindings", "cuda-toolkit", "jinja2", "numpy", "nvidia-ml-py", "psutil"),
-    *("pydantic", "pyyaml", "rich", "structlog", "torch"),
+    *("nvidia-cuda-cccl", "pydantic", "pyyaml", "rich", "structlog", "torch"),
 }
 HIDE = f"""
 import importlib.abc, sys

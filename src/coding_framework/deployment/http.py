@@ -137,7 +137,8 @@ class Gate:
         if self.public and not self._needs_token:
             raise UsageError(
                 f"a server on {listen.host} needs tokens, and there is none: create one with "
-                "`cuda-rl token create --scope complete`, or listen on 127.0.0.1"
+                "`cuda-rl token create` (--scope verify to judge, complete for models), or listen "
+                "on 127.0.0.1"
             )
         self._body_bytes = 0
         self._hosts = {n.lower() for n in ("localhost", socket.gethostname(), *listen.hosts)}
