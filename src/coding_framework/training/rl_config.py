@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from coding_framework.agents.prompts import PROMPT_VERSION, PROMPT_VERSIONS
 from coding_framework.store.model_card import card_of
 from coding_framework.training.credit import DEFAULT_DISCOUNT
-from coding_framework.training.reward_functions.overlong import MOST_OVERLONG_PENALTY
+from coding_framework.training.reward_functions.overlong import MOST_OVERLONG_PENALTY, Overlong
 from coding_framework.training.reward_functions.presets import PRESETS
 from coding_framework.types import Config, CurriculumName, DTypeName, PromptVersion, Record, Role
 
@@ -518,6 +518,17 @@ class MultiTurnRLConfig(Config):
         if self.overlong_buffer_tokens is not None:
             return self.overlong_buffer_tokens
         return self.max_response_tokens // 5 if self.algorithm == "dapo" else 0
+
+    @property
+    def overlong(self) -> Overlong | None:
+        """The penalty on answers near the limit; None: there is none."""
+        if self.overlong_buffer == 0:
+            return None
+        return Overlong(
+            max_tokens=self.max_response_tokens,
+            buffer_tokens=self.overlong_buffer,
+            penalty=self.overlong_penalty,
+        )
 
     @property
     def has_usual_judge(self) -> bool:

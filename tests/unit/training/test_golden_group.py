@@ -124,16 +124,12 @@ class Server:
 
 
 def spec(folder: Path) -> EpisodeSpec:
+    config = MultiTurnRLConfig.cpu(
+        agents=f"{__name__}:make_agents", discount=DISCOUNT, max_prompt_tokens=4096,
+        max_response_tokens=SAMPLING.max_new_tokens, seed=SAMPLING.seed,
+    )  # fmt: skip
     return EpisodeSpec(
-        judge=f"{__name__}:make_judge",
-        agents=f"{__name__}:make_agents",
-        conversation=CONFIG,
-        discount=DISCOUNT,
-        sampling=SAMPLING,
-        max_prompt_tokens=4096,
-        judge_timeout_s=60.0,
-        policy_timeout_s=60.0,
-        rollouts_dir=str(folder),
+        config=config, judge=f"{__name__}:make_judge", conversation=CONFIG, rollouts_dir=str(folder)
     )
 
 

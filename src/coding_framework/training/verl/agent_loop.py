@@ -96,8 +96,8 @@ class VerlPolicy:
     def __init__(self, server: Any, tokenizer: Any, spec: EpisodeSpec, seed_text: str) -> None:
         self._server = server
         self._tokenizer = tokenizer
-        self._max_prompt_tokens = spec.max_prompt_tokens
-        self._timeout_s = spec.policy_timeout_s
+        self._max_prompt_tokens = spec.config.max_prompt_tokens
+        self._timeout_s = spec.config.policy_timeout_s
         self._seeded = spec.seeded
         self._whole = spec.whole_answers
         self.seed_text = seed_text
@@ -273,7 +273,8 @@ class Environment:
 
     def __init__(self, spec: EpisodeSpec) -> None:
         self.spec = spec
-        self.judge = TimedJudge(build(spec.judge, **spec.judge_args), spec.judge_timeout_s)
+        config = spec.config
+        self.judge = TimedJudge(build(spec.judge, **spec.judge_args), config.judge_timeout_s)
         specializer = AgentSpecializer(spec.specialization)
         self.learning = specializer.learning
         file = spec.handed_over
@@ -281,10 +282,10 @@ class Environment:
         own = chosen_reward(handed.reward, spec.reward)
         self.reward: RewardFn = own if own is not None else specializer.reward
         self.agents = handed.agents
-        self.tester = TesterAgent(self.judge.probe) if spec.tester else None
+        self.tester = TesterAgent(self.judge.probe) if config.tester else None
         self.frozen = FrozenServer(spec.frozen_server) if spec.frozen_server else None
-        if spec.overlong is not None:
-            self.reward = OverlongShaping(self.reward, spec.overlong)
+        if config.overlong is not None:
+            self.reward = OverlongShaping(self.reward, config.overlong)
 
     @classmethod
     def current(cls) -> Environment:
@@ -310,7 +311,7 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
         task = Task.model_validate_json(given["task"])
         step, session = int(row["global_steps"]), int(row["session_id"])
         # The row's number too: dynamic sampling may draw a task twice for a step.
-        seed_text = f"{spec.sampling.seed}/{step}/{given['index']}/{task.name}/{session}"
+        seed_text = f"{spec.config.seed}/{step}/{given['index']}/{task.name}/{session}"
         policy = VerlPolicy(self.server_manager, self.tokenizer, spec, seed_text)
         made = self._agents(environment, policy, float(sampling_params["temperature"]))
         agents = {role: ClockedAgent(agent) for role, agent in made.items()}
@@ -334,7 +335,7 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
                 log.exception("conversation_failed", task=task.name, step=step, error=fault)
         state = state.model_copy(update={"end_reason": "error" if fault else ended})
         returns = conversation_returns(
-            state, spec.discount, spec.conversation.max_turns, environment.learning
+            state, spec.config.discount, spec.conversation.max_turns, environment.learning
         )
         rollout = Rollout(
             step=step, group=str(row["uid"]), session=session, state=state, returns=returns,
@@ -356,19 +357,19 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
 
     def _agents(self, environment: Environment, policy: VerlPolicy, temperature: float) -> Agents:
         """The agents of one conversation; a frozen role answers by its own server."""
-        spec = environment.spec
+        spec, config = environment.spec, environment.spec.config
         sampling = spec.sampling.model_copy(
-            update={"temperature": 0.0 if spec.greedy else temperature}
+            update={"temperature": 0.0 if config.greedy else temperature}
         )
         version = spec.specialization.prompts
         other: dict[str, Any] = {"prompts": version} if version != PROMPT_VERSION else {}
-        if spec.redraws:
-            other["redraws"] = spec.redraws
-        budget = PromptBudget(spec.max_prompt_tokens, policy.count)
+        if config.redraws:
+            other["redraws"] = config.redraws
+        budget = PromptBudget(config.max_prompt_tokens, policy.count)
         if environment.agents is not None:
             make: Any = partial(agents_of, environment.agents, budget=budget, **other)
         else:
-            make = partial(build, spec.agents, budget=budget, **other)
+            make = partial(build, config.agents, budget=budget, **other)
         if environment.frozen is None:
             return cast(Agents, make(policy, sampling))
         frozen = VerlPolicy(environment.frozen, self.tokenizer, spec, f"{policy.seed_text}/frozen")

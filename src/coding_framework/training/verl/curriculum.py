@@ -21,7 +21,6 @@ from coding_framework.store.conversations import read_rollouts
 from coding_framework.store.training_log import read_evidence
 from coding_framework.training.verl.episode_spec import (
     SPEC_VARIABLE,
-    CurriculumSpec,
     EpisodeSpec,
     read_spec,
 )
@@ -31,14 +30,16 @@ from coding_framework.types import Task
 class Curriculum:
     """The manager with the steps that it has seen."""
 
-    def __init__(self, tasks: list[Task], spec: CurriculumSpec, rollouts: Path) -> None:
-        self.manager = CurriculumManager(tasks, spec.preset, seed=spec.seed)
-        self._rollouts = rollouts
+    def __init__(self, tasks: list[Task], spec: EpisodeSpec) -> None:
+        config = spec.config
+        assert config.curriculum is not None, "this dataset is for runs with a curriculum"
+        self.manager = CurriculumManager(tasks, config.curriculum, seed=config.seed)
+        self._rollouts = Path(spec.rollouts_dir)
         self._seen = 0
-        if spec.evidence is not None:
-            self.manager.learn(read_evidence(Path(spec.evidence)))
-        if spec.state_file is not None:
-            self._load(Path(spec.state_file))
+        if config.task_evidence is not None:
+            self.manager.learn(read_evidence(Path(config.task_evidence)))
+        if spec.curriculum_state is not None:
+            self._load(Path(spec.curriculum_state))
 
     def draw(self) -> str:
         """Name of the next prompt's task."""
@@ -82,12 +83,11 @@ class CurriculumDataset(RLHFDataset):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         spec: EpisodeSpec = read_spec(Path(os.environ[SPEC_VARIABLE]))
-        assert spec.curriculum is not None, "this dataset is for runs with a curriculum"
         found = [Task.model_validate_json(i["task"]) for i in self.dataframe["extra_info"]]
         self._row = {task.name: row for row, task in enumerate(found)}
         self._validates = any(i.get("validation") for i in self.dataframe["extra_info"])
-        self._length = len(found) if self._validates else spec.curriculum.prompts
-        self.curriculum = Curriculum(found, spec.curriculum, Path(spec.rollouts_dir))
+        self._length = len(found) if self._validates else spec.config.prompts_in_file
+        self.curriculum = Curriculum(found, spec)
 
     def __len__(self) -> int:
         return self._length

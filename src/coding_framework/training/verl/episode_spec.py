@@ -20,7 +20,6 @@ from coding_framework.store.folder import AttemptFolder, RLFolder
 from coding_framework.training.agent_specializer import SPEAKERS, SpecializationConfig
 from coding_framework.training.handed_over import write_handed_over
 from coding_framework.training.objective import Objective, specialization
-from coding_framework.training.reward_functions.overlong import Overlong
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.overrides import MOST_AT_ONCE, MOST_AT_ONCE_ON_GPU
 from coding_framework.training.verl.transformers_server import ServerConfig
@@ -37,23 +36,11 @@ SPEC_VARIABLE = "CODING_FRAMEWORK_EPISODE_SPEC"
 """Environment variable with the path of the spec's JSON file."""
 
 
-class CurriculumSpec(Record):
-    """How a curriculum draws the prompts. Maker: `episode_spec`. Consumer: curriculum.py."""
-
-    preset: str
-    """Of `data.curriculum_manager.PRESETS`."""
-    seed: int
-    prompts: int
-    """That the run may draw: the length that verl's loader sees."""
-    evidence: str | None = None
-    """File with what is known of the tasks before the run."""
-    state_file: str | None = None
-    """Where a resumed run's checkpoint keeps its state."""
-
-
 class EpisodeSpec(Record):
     """How an episode runs in a rollout worker. Maker: `episode_spec`. Consumer: agent_loop."""
 
+    config: MultiTurnRLConfig
+    """Of the run."""
     judge: str
     """"module:callable"; called with `judge_args`, gives a `JudgeFn`."""
     judge_args: Mapping[str, Any] = Field(default_factory=dict)
@@ -63,40 +50,39 @@ class EpisodeSpec(Record):
     """Path of a reward, as `MultiTurnRLConfig.reward`; None: the specialization's."""
     handed_over: str | None = None
     """File of the objects that the caller handed to the trainer (`HandedOver`); None: none."""
-    agents: str
-    """"module:callable"; called with (policy, sampling, budget=PromptBudget), with prompts=version
-    where the specialization names another than SFT's, and with optimizer=policy where a role is
-    frozen, gives a mapping of role to agent."""
     frozen_server: ServerConfig | None = None
     """The model of the role that is frozen; None: one policy speaks for all."""
-    tester: bool = False
-    """Whether a tester's probes of each kernel that runs are in the next prompt."""
     conversation: ConversationConfig
-    discount: float = Field(ge=0.0, le=1.0)
-    sampling: SamplingParams
-    redraws: int = 0
-    """How often an answer that repeats earlier code is drawn again."""
-    greedy: bool = False
-    """The likeliest token each time, whatever the temperature."""
-    seeded: bool = True
-    """Each answer is sampled with a seed of its own."""
-    whole_answers: bool = False
-    """vLLM hands each answer over when it is whole, and not once a token. Not where new weights may
-    come while answers are written: verl waits then for the first token of each."""
-    max_prompt_tokens: int = Field(ge=1)
-    judge_timeout_s: float = Field(gt=0.0)
-    """Wall limit on one verdict, queueing included. Passing it is our fault, not the candidate's:
-    the turn is masked."""
-    overlong: Overlong | None = None
-    """Penalty on answers near the token limit; None: none."""
-    policy_timeout_s: float = Field(gt=0.0)
-    """Wall limit on one answer; passing it ends the conversation, masked."""
-    curriculum: CurriculumSpec | None = None
-    """None: prompts in the order of the dataset's file."""
+    curriculum_state: str | None = None
+    """Where a resumed run's checkpoint keeps its curriculum's state."""
     rollouts_dir: str
     """Folder where finished conversations are appended, one file a step."""
     validation_dir: str = ""
     """Likewise those of validations; step k's are of the policy after k steps."""
+
+    @property
+    def sampling(self) -> SamplingParams:
+        config = self.config
+        return SamplingParams(
+            max_new_tokens=config.max_response_tokens,
+            temperature=config.temperature,
+            seed=config.seed,
+        )
+
+    @property
+    def seeded(self) -> bool:
+        """Each answer is sampled with a seed of its own. vLLM draws for each seed by a call of its
+        own, for each token; and no rerun on a GPU repeats an answer, since its sums depend on what
+        else was in the batch."""
+        return self.config.device == "cpu"
+
+    @property
+    def whole_answers(self) -> bool:
+        """vLLM hands each answer over when it is whole, and not once a token: where it answers for
+        all roles, and has its new weights between two steps. Where they may come while answers are
+        written, verl waits for the first token of each."""
+        by_itself = self.config.one_step_off_policy or self.config.rollout_gpus > 0
+        return self.config.device == "cuda" and self.config.phase is None and not by_itself
 
 
 def write_spec(spec: EpisodeSpec, path: Path) -> None:
@@ -136,41 +122,18 @@ def episode_spec(
         file = {"file": str(attempt.handed_over)}
         judge, judge_args = SHARED_JUDGE, {"factory": HANDED_JUDGE, "arguments": file}
     return EpisodeSpec(
+        config=config,
         judge=judge,
         judge_args=judge_args,
         specialization=specialization(config, objective.preset),
         reward=objective.reward_path,
         handed_over=str(attempt.handed_over) if objective.objects is not None else None,
-        tester=config.tester,
-        agents=config.agents,
         conversation=conversation,
-        discount=config.discount,
-        sampling=SamplingParams(
-            max_new_tokens=config.max_response_tokens,
-            temperature=config.temperature,
-            seed=config.seed,
-        ),
-        redraws=config.redraws,
-        greedy=config.greedy,
-        # vLLM draws for each seed by a call of its own, for each token; and no rerun on a GPU
-        # repeats an answer, since its sums depend on what else was in the batch.
-        seeded=config.device == "cpu",
-        whole_answers=_whole_answers(config),
-        max_prompt_tokens=config.max_prompt_tokens,
-        judge_timeout_s=config.judge_timeout_s,
-        policy_timeout_s=config.policy_timeout_s,
-        overlong=_overlong(config),
-        curriculum=_curriculum(config, resume),
+        curriculum_state=str(resume / CURRICULUM) if resume is not None else None,
         frozen_server=_frozen_server(config),
         rollouts_dir=str(attempt.rollouts),
         validation_dir=str(attempt.validation),
     )
-
-
-def _whole_answers(config: MultiTurnRLConfig) -> bool:
-    """Where vLLM answers for all roles, and has its new weights between two steps."""
-    by_itself = config.one_step_off_policy or config.rollout_gpus > 0
-    return config.device == "cuda" and config.phase is None and not by_itself
 
 
 def _frozen_server(config: MultiTurnRLConfig) -> ServerConfig | None:
@@ -228,25 +191,3 @@ def gpus_after(first: int, count: int, environment: Mapping[str, str]) -> list[s
     allowed = environment.get("CUDA_VISIBLE_DEVICES")
     names = map(str, range(first + count)) if allowed is None else allowed.split(",")
     return list(names)[first : first + count]
-
-
-def _curriculum(config: MultiTurnRLConfig, resume: Path | None) -> CurriculumSpec | None:
-    if config.curriculum is None:
-        return None
-    return CurriculumSpec(
-        preset=config.curriculum,
-        seed=config.seed,
-        prompts=config.prompts_in_file,
-        evidence=config.task_evidence,
-        state_file=str(resume / CURRICULUM) if resume is not None else None,
-    )
-
-
-def _overlong(config: MultiTurnRLConfig) -> Overlong | None:
-    if config.overlong_buffer == 0:
-        return None
-    return Overlong(
-        max_tokens=config.max_response_tokens,
-        buffer_tokens=config.overlong_buffer,
-        penalty=config.overlong_penalty,
-    )

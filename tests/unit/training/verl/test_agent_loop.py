@@ -20,6 +20,7 @@ from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.store.conversations import read_rollouts
 from coding_framework.training.agent_specializer import RoleSpec, SpecializationConfig
 from coding_framework.training.credit import group_advantages, group_key
+from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.episode_spec import EpisodeSpec
 from coding_framework.types import (
     Candidate,
@@ -93,16 +94,17 @@ class Server:
 
 
 def spec(folder: Path, **changes: Any) -> EpisodeSpec:
+    settings: dict[str, Any] = {
+        "agents": f"{__name__}:make_agents", "discount": 0.5, "max_response_tokens": 8, "seed": 1,
+        "max_prompt_tokens": 20, "judge_timeout_s": 60.0, "policy_timeout_s": 60.0,
+    }  # fmt: skip
+    of_config = (MultiTurnRLConfig.model_fields.keys() - {"judge", "reward"}) & changes.keys()
+    settings |= {name: changes.pop(name) for name in of_config}
     values: dict[str, Any] = {
+        "config": MultiTurnRLConfig.cpu().model_copy(update=settings),
         "judge": f"{__name__}:make_judge",
         "reward": f"{__name__}:make_reward",
-        "agents": f"{__name__}:make_agents",
         "conversation": ConversationConfig(max_turns=2, stop_reward=None),
-        "discount": 0.5,
-        "sampling": SamplingParams(max_new_tokens=8, seed=1),
-        "max_prompt_tokens": 20,
-        "judge_timeout_s": 60.0,
-        "policy_timeout_s": 60.0,
         "rollouts_dir": str(folder),
         **changes,
     }
@@ -356,7 +358,7 @@ def test_samples_differ_between_sessions_and_repeat_in_a_rerun(environment: Any)
 
 def test_no_seed_is_asked_for_where_the_spec_wants_none(tmp_path: Path) -> None:
     server = Server(["ab"])
-    policy = agent_loop.VerlPolicy(server, Tokenizer(), spec(tmp_path, seeded=False), "seed")
+    policy = agent_loop.VerlPolicy(server, Tokenizer(), spec(tmp_path, device="cuda"), "seed")
     asyncio.run(policy.generate((Message(role="user", content="p"),), SamplingParams()))
     assert server.seeds == [None]
 
@@ -375,7 +377,7 @@ def test_whole_answers_are_vllms_word_where_the_server_is(
             return await super().generate(request_id, prompt_ids, sampling_params)
 
     policy = agent_loop.VerlPolicy(
-        Noting(["ab"]), Tokenizer(), spec(tmp_path, whole_answers=whole), "seed"
+        Noting(["ab"]), Tokenizer(), spec(tmp_path, device="cuda" if whole else "cpu"), "seed"
     )
     asyncio.run(policy.generate((Message(role="user", content="p"),), SamplingParams()))
     sent = cloudpickle.dumps(asked[0])  # as Ray does; there is no vLLM here

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from coding_framework.errors import TrainingError
+from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.store.checkpoints import CURRICULUM
 from coding_framework.store.conversations import append_rollout
 from coding_framework.store.records import Rollout
-from coding_framework.training.verl.episode_spec import CurriculumSpec
+from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.verl.episode_spec import EpisodeSpec
 from coding_framework.types import Status, Task
 from support.made_conversations import make_state, make_task, make_turn, make_verdict
 
@@ -43,13 +45,14 @@ def rollout(step: int, number: int) -> Rollout:
 
 
 def made(folder: Path, state_file: Path | None = None) -> curriculum.Curriculum:
-    spec = CurriculumSpec(
-        preset="three_tier",
-        seed=3,
-        prompts=100,
-        state_file=str(state_file) if state_file is not None else None,
+    spec = EpisodeSpec(
+        config=MultiTurnRLConfig.cpu(curriculum="three_tier", seed=3),
+        judge="none",
+        conversation=ConversationConfig(),
+        rollouts_dir=str(folder),
+        curriculum_state=str(state_file) if state_file is not None else None,
     )
-    return curriculum.Curriculum(TASKS, spec, folder)
+    return curriculum.Curriculum(TASKS, spec)
 
 
 def play(found: curriculum.Curriculum, steps: range) -> list[list[str]]:
