@@ -412,15 +412,6 @@ def test_an_exposure_is_written_before_and_one_outcome_after_each_answer(tmp_pat
     assert requests[::2] == requests[1::2]
 
 
-def test_a_retry_with_the_same_idempotency_key_is_the_same_request(tmp_path: Path) -> None:
-    traffic = Enrolled()
-    with model_server(tmp_path, Upstream(lambda body: "x"), traffic=traffic) as (url, _):
-        for key in ("a", "a", "b"):
-            post(url, ASK, headers={"Idempotency-Key": key})
-    numbers = [request for status, request in traffic.written if status == "exposed"]
-    assert numbers[0] == numbers[1] != numbers[2]
-
-
 def test_who_may_not_read_experiments_is_not_told_the_version(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens")
     _, reader = tokens.create(["complete", "experiments:read"])
@@ -434,13 +425,3 @@ def test_who_may_not_read_experiments_is_not_told_the_version(tmp_path: Path) ->
             for secret in (reader, other)
         ]
     assert told == ["v1", None]
-
-
-def test_a_long_answer_of_a_model_server_is_passed_on_whole(tmp_path: Path) -> None:
-    text = "a long answer " * 150
-    with model_server(tmp_path, Upstream(lambda body: text)) as (url, server):
-        wait_ready(url)
-        said = [post(url, ASK).json()["choices"][0]["message"]["content"] for _ in range(6)]
-        assert said == [text] * 6
-        backend = server.backends.of(server.versions.get("v1"))
-        assert backend.ready("m")

@@ -51,12 +51,6 @@ def head(attacked: Attacked, *lines: str) -> bytes:
     return "\r\n".join([*own, "Host: 127.0.0.1", *lines, "", ""]).encode("latin-1")
 
 
-def test_a_body_that_never_comes_is_408(attacked: Attacked) -> None:
-    with attacked.connected() as client:
-        client.sendall(head(attacked, "Content-Length: 1000") + b'{"a"')
-        assert b" 408 " in client.recv(4096)
-
-
 @pytest.mark.parametrize(
     ("lines", "body"),
     [

@@ -115,6 +115,8 @@ def test_a_candidate_that_is_worse_in_its_evaluation_is_not_tried_on_users(
         (("pause", "kernels", "--reason", "x"), "has no active rollout"),
         (("rollback", "kernels", "--reason", "x"), "no previous version"),
         (("verify", "--experiment", "none"), "there is no experiment 'none'"),
+        (("stop", "kernels", "--reason", " "), "is empty: say why"),
+        (("status", "--database", "."), "is a folder"),
     ],
 )
 def test_each_mistake_is_one_sentence_and_changes_nothing(
@@ -122,7 +124,7 @@ def test_each_mistake_is_one_sentence_and_changes_nothing(
 ) -> None:
     (folder / "wrong").write_text("shadow_unit: 3\n")
     prepared()
-    assert deploy(*command) == 2
+    assert deploy(*command) == (3 if "." in command else 2)
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
@@ -197,24 +199,3 @@ def test_a_rollback_to_an_unknown_version_changes_nothing(
     assert "there is no version 'v7'" in capsys.readouterr().err
     assert deploy("status", "--json") == 0
     assert json.loads(capsys.readouterr().out)["rollout"]["state"] == "RAMPING"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["stop", "kernels", "--reason", " "], "is empty: say why"),
-        (["status", "--database", "."], "is a folder"),
-        (
-            ["start", "kernels", "v2", "--reason", "x", "--config", "none.yaml"],
-            "cannot be read (No",
-        ),
-    ],
-)
-def test_a_wrong_argument_says_what_is_wrong_with_it(
-    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
-) -> None:
-    prepared()
-    assert deploy(*arguments) in (2, 3)
-    error = capsys.readouterr().err
-    assert said in error
-    assert len(error.splitlines()) == 1

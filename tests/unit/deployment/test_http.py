@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import socket
 import subprocess
 import sys
@@ -314,14 +313,6 @@ def test_a_token_that_is_made_while_a_server_runs_shuts_it_for_good(tmp_path: Pa
     assert client.post("/echo", json={}).status_code == 401
 
 
-def test_a_token_file_of_before_with_a_daily_limit_is_read(tmp_path: Path) -> None:
-    tokens = TokenFile(tmp_path / "tokens")
-    _, secret = tokens.create(["verify"])
-    line = json.loads(tokens.path.read_text())
-    tokens.path.write_text(json.dumps(line | {"tokens_per_day": 10}) + "\n")
-    assert TokenFile(tokens.path).find(secret) is not None
-
-
 def test_metrics_of_an_address_that_others_reach_need_a_token(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens")
     _, secret = tokens.create(["complete"])
@@ -427,3 +418,21 @@ async def test_a_body_that_comes_too_slowly_ends_with_408() -> None:
 
     await app(dict(SCOPE), receive, send)
     assert sent[0]["status"] == 408
+
+
+def test_candidates_are_counted_for_each_caller() -> None:
+    meter = Meter(Limits(candidates_per_min=10), clock=lambda: 0.0)
+    meter.candidates("a", 10)
+    with pytest.raises(OverLimitError) as over:
+        meter.candidates("a", 1)
+    assert over.value.retry_after_s == pytest.approx(6.0)
+    meter.candidates("b", 1)
+
+
+def test_a_request_that_is_refused_is_not_counted_as_running() -> None:
+    meter = Meter(Limits(concurrent=1, requests_per_s=1.0), clock=lambda: 0.0)
+    for _ in range(2):
+        with meter.request("a"):
+            pass
+    with pytest.raises(OverLimitError, match="a second"):
+        meter.request("a").__enter__()

@@ -93,11 +93,6 @@ def test_a_fault_is_a_sentence(body: Any, status: int, said: str) -> None:
     assert said in sentence(answer)
 
 
-def test_a_body_that_is_too_large_is_refused() -> None:
-    got, answer = ask(client(body_bytes=1024), {"task": "relu", "code": "x" * 2000})
-    assert (got, sentence(answer)) == (413, "the body has over 1024 bytes: send less")
-
-
 def test_only_a_token_with_its_scope_may_judge_and_only_a_trusted_one_brings_tasks(
     tmp_path: Path,
 ) -> None:

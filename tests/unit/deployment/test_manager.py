@@ -90,15 +90,6 @@ def test_without_a_difference_the_incumbent_stays(tmp_path: Path) -> None:
     assert deployed.store.endpoint("kernels").incumbent == "old"
 
 
-def test_a_request_that_nobody_ends_is_lost_and_an_error_of_its_arm(deployed: Deployment) -> None:
-    for _ in range(40):
-        deployed.request(False, GOOD)
-        deployed.request(True, None)
-    deployed.clock.pass_(deployed.config.answer_within_s + 1)
-    assert deployed.act() == "ROLLED_BACK"
-    verified(deployed)
-
-
 def test_an_outcome_after_its_request_was_lost_changes_nothing(deployed: Deployment) -> None:
     request = deployed.request(True, None)
     deployed.clock.pass_(deployed.config.answer_within_s + 1)
