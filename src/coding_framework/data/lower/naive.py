@@ -72,6 +72,8 @@ MOST_TOGETHER = 60
 """The cost up to which one kernel computes what no other reads."""
 MANY = 80
 """Operations from which a module's text is kept short: a kernel file has an end."""
+MANY_TENSORS = 12
+"""Tensors of the host code above which they share memory."""
 LONG_ROW = 256
 """Elements, at the first shape set, from which a row is a block's."""
 RANDOM = ("rand", "randn", "rand_like", "randn_like", "randint", "bernoulli", "multinomial",
@@ -200,6 +202,8 @@ class Lowering:
         kind = "std::vector<torch::Tensor>" if several else "torch::Tensor"
         result = f"{{{', '.join(returned)}}}" if several else returned[0]
         host = [*self._declared_sizes((*self.kernels, *self.host, *returned)), *self.host]
+        if len(self.allocated) > MANY_TENSORS:
+            host = _reused(host, result)
         if len(self.graph.nodes) > MANY:
             host = _shortened(host, self.graph.arguments[0].name)
         return "\n".join(
@@ -889,6 +893,31 @@ def _numbers_named(lines: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         )
         for line in lines
     ], names
+
+
+def _reused(host: Sequence[str], result: str) -> list[str]:
+    """The lines of a host code, in which a tensor takes the memory of one of its shape that no
+    later line reads."""
+    last: dict[str, int] = {}
+    for at, line in enumerate((*host, result)):
+        for name in re.findall(r"\w+", line):
+            last[name] = at
+    lines: list[str] = []
+    free: dict[str, list[tuple[int, str]]] = {}
+    for at, line in enumerate(host):
+        made = re.fullmatch(r"auto (\w+) = (torch::empty\(.*\));", line)
+        if made is None:
+            lines.append(line)
+            continue
+        name, kind = made.groups()
+        waiting = free.setdefault(kind, [])
+        dead = next((pair for pair in waiting if pair[0] < at), None)
+        if dead is not None:
+            waiting.remove(dead)
+            line = f"auto& {name} = {dead[1]};"
+        waiting.append((last[name], name))
+        lines.append(line)
+    return lines
 
 
 def _shortened(host: Sequence[str], first: str) -> list[str]:
