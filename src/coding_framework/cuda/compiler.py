@@ -53,7 +53,7 @@ from coding_framework.cuda.model_new.triton_kernels import (
     triton_fingerprint,
     triton_gap,
 )
-from coding_framework.cuda.model_new.triton_program import PTX, for_emulator
+from coding_framework.cuda.model_new.triton_program import MADE, PTX, for_emulator
 from coding_framework.cuda.sandbox import Exit, Job, Limits, Mount, Sandbox, choose_sandbox
 from coding_framework.cuda.sandbox.base import limited
 from coding_framework.cuda.toolchain.architecture import detect_architecture
@@ -118,6 +118,8 @@ _TUNABLES = (
 each by a fault that costs most in a virtual machine. Unknown ones are ignored."""
 _HOST_NAME = "host_part.cpp"
 _REQUESTS_NAME = "wanted.json"
+_MADE_KEPT = 16
+"""Answers whose Triton kernels are at hand when they call for one more."""
 _TRIES = 2
 """For a failure that may be this machine's doing."""
 
@@ -169,6 +171,7 @@ class CUDACompiler:
             memory_bytes=self.config.memory_bytes,
             wall_s=max(600.0, self.config.cpu_limit_s * 20.0),
         )
+        self._made: dict[bytes, bytes] = {}
         self._threads = ThreadPoolExecutor(available_cores(), thread_name_prefix="compile")
 
     async def compile_kernel(self, code: str) -> CompilationResult:
@@ -342,13 +345,20 @@ class CUDACompiler:
         theirs = folder / "triton"
         theirs.mkdir()
         shutil.copyfile(PROGRAM, theirs / PROGRAM.name)
-        for name, text in ((SOURCE_NAME, source.cuda), (_REQUESTS_NAME, source.kernels)):
-            (theirs / name).write_bytes(source_bytes(text))
+        answer = hashlib.sha256(source_bytes(source.cuda)).digest()
+        made = self._made.pop(answer, b"{}")
+        wanted = source.kernels.removesuffix("}").encode() + b', "made": ' + made + b"}"
+        (theirs / SOURCE_NAME).write_bytes(source_bytes(source.cuda))
+        (theirs / _REQUESTS_NAME).write_bytes(wanted)
         path = self.sandbox.path
         command, mounts, environment = triton_command(path)
         ended, said = self._run(theirs, self._job(theirs, command, mounts, environment))
         if ended.code != 0 or not all(map(_is_plain, (theirs / PTX, theirs / LAUNCHES_NAME))):
             return ended, said
+        if _is_plain(theirs / MADE):
+            self._made[answer] = (theirs / MADE).read_bytes()
+        while len(self._made) > _MADE_KEPT:
+            self._made.pop(next(iter(self._made)), None)
         shutil.copyfile(Path(empty.binary_path) / "host.so", folder / "host.so")
         shutil.copyfile(theirs / LAUNCHES_NAME, folder / LAUNCHES_NAME)
         shutil.copyfile(theirs / PTX, folder / "plain.ptx")

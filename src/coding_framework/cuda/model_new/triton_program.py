@@ -3,8 +3,9 @@
     python triton_program.py
 
 In the current folder lie `kernel.cu`, which is the answer, and `wanted.json`: the compute
-capability to compile for and the answer's requests. It writes `kernel.ptx`, one module of all
-kernels, and `triton.json` (what a launch needs, by request). Whatever it writes is the answer's:
+capability to compile for, the answer's requests, and what earlier runs made of some. It writes
+`kernel.ptx`, one module of all kernels, `triton.json` (what a launch needs, by request) and
+`made.json` (its PTX and launch by request). Whatever it writes is the answer's:
 the judge itself runs ptxas, on the text that it tries. Of the answer only imports of Triton,
 constants and functions under `@triton.jit` are run, and what chooses imports or constants by `try`
 or `if`. Errors are printed as nvcc prints them.
@@ -19,7 +20,7 @@ import os
 import re
 from typing import Any, NoReturn
 
-SOURCE, PTX = "kernel.cu", "kernel.ptx"
+SOURCE, PTX, MADE = "kernel.cu", "kernel.ptx", "made.json"
 PTX_VERSION = 84
 _HEADER = re.compile(r"^\.(?:version|target|address_size)\b[^\n]*\n", re.MULTILINE)
 _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+("[^"\n]*"(?:[ \t]+"[^"\n]*")?)[^\n]*\n', re.M)
@@ -40,15 +41,19 @@ def main() -> None:
     capability: int = wanted["capability"]
     _poison_masked_loads()
     names = _run_kernels(source)
-    modules, launches = [], {}
-    for request in wanted["requests"]:
-        digest = hashlib.sha256(request.encode()).hexdigest()
-        ptx, launches[digest] = _compiled(json.loads(request), names, digest[:8], capability)
-        modules.append(ptx)
+    made: dict[str, Any] = wanted["made"]
+    digests = {hashlib.sha256(text.encode()).hexdigest(): text for text in wanted["requests"]}
+    for digest, text in digests.items():
+        if digest not in made:
+            made[digest] = _compiled(json.loads(text), names, digest[:8], capability)
+    modules = [made[digest][0] for digest in sorted(digests)]
+    launches = {digest: made[digest][1] for digest in digests}
     with open(PTX, "w", encoding="utf-8", newline="") as file:
         file.write(_joined(modules, capability))
     with open("triton.json", "w", encoding="utf-8") as file:
         json.dump(launches, file)
+    with open(MADE, "w", encoding="utf-8") as file:
+        json.dump(made, file)
 
 
 def for_emulator(ptx: str) -> str:
