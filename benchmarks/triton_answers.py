@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import json
 import os
 import statistics
@@ -23,6 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -55,50 +57,58 @@ def judged(pairs: dict[Path, Path], work: Path, backend: str, workers: int) -> d
     return {v["id"]: v for v in map(json.loads, output.read_text().splitlines())}
 
 
-def time_one(answer: Path, problem: Path) -> None:
-    """Print the median that `do_bench` finds, in ms, and the largest difference from the module."""
+def time_them(pairs: Path) -> None:
+    """Print for each pair of files the median that `do_bench` finds, in ms, or what failed."""
     import torch
     import triton.testing
 
-    def names(path: Path) -> dict[str, Any]:
-        from importlib.util import module_from_spec, spec_from_file_location
-
-        spec = spec_from_file_location(path.stem, path)
+    def names(path: str) -> dict[str, Any]:
+        spec = spec_from_file_location(Path(path).stem, path)
         assert spec is not None
         assert spec.loader is not None
         module = module_from_spec(spec)
-        sys.modules[path.stem] = module
+        sys.modules[Path(path).stem] = module
         spec.loader.exec_module(module)
         return vars(module)
 
-    torch.manual_seed(0)
-    theirs, ours = names(problem), names(answer)
-    model = theirs["Model"](*theirs.get("get_init_inputs", list)()).cuda().eval()
-    new = ours["ModelNew"](*theirs.get("get_init_inputs", list)()).cuda().eval()
-    new.load_state_dict(model.state_dict(), strict=False)
-    inputs = [x.cuda() if isinstance(x, torch.Tensor) else x for x in theirs["get_inputs"]()]
-    with torch.no_grad():
-        new(*inputs)
-        print(triton.testing.do_bench(lambda: new(*inputs), return_mode="median"))
+    for answer, problem in json.loads(pairs.read_text()):
+        torch.manual_seed(0)
+        try:
+            theirs, ours = names(problem), names(answer)
+            given = theirs.get("get_init_inputs", list)()
+            model, new = theirs["Model"](*given), ours["ModelNew"](*given)
+            new.load_state_dict(model.state_dict(), strict=False)
+            new = new.cuda().eval()
+            there = [x.cuda() if isinstance(x, torch.Tensor) else x for x in theirs["get_inputs"]()]
+            with torch.no_grad():
+                new(*there)
+                call = functools.partial(new, *there)
+                found: Any = triton.testing.do_bench(call, return_mode="median")
+        except Exception as e:  # theirs fail in any way
+            found = f"{type(e).__name__}: {e}"[:200]
+        print(json.dumps(found), flush=True)
 
 
-def times(pairs: dict[Path, Path], verdicts: dict[str, Any]) -> list[dict[str, Any]]:
+def times(pairs: dict[Path, Path], verdicts: dict[str, Any], work: Path) -> list[dict[str, Any]]:
     """The judge's and Triton's own time of each correct answer, in ms."""
-    rows = []
-    for answer, problem in pairs.items():
-        verdict = verdicts[str(answer)]
-        if verdict.get("status") != "correct" or not verdict.get("timing"):
-            continue
-        command = [sys.executable, __file__, "--one", str(answer), str(problem)]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        row = {"answer": answer.stem, "judge_ms": verdict["timing"]["kernel_ms"]}
-        row["autotunes"] = "autotune" in answer.read_text(encoding="utf-8")
-        if run.returncode:
-            row["failed"] = run.stderr.strip().splitlines()[-1][:200]
-        else:
-            row["do_bench_ms"] = float(run.stdout.split()[-1])
-        rows.append(row)
-    return rows
+    right = {
+        answer: problem
+        for answer, problem in pairs.items()
+        if verdicts[str(answer)].get("status") == "correct" and verdicts[str(answer)]["timing"]
+    }
+    listed = work / "timed.json"
+    listed.write_text(json.dumps([[str(a), str(p)] for a, p in right.items()]))
+    command = [sys.executable, __file__, "--time", str(listed)]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    return [
+        {
+            "answer": answer.stem,
+            "judge_ms": verdicts[str(answer)]["timing"]["kernel_ms"],
+            "do_bench_ms": json.loads(line),
+            "autotunes": "autotune" in answer.read_text(encoding="utf-8"),
+        }
+        for answer, line in zip(right, run.stdout.splitlines(), strict=False)
+    ]
 
 
 def outcomes(pairs: Sequence[Path], verdicts: dict[str, Any], right: bool) -> dict[str, Any]:
@@ -122,10 +132,10 @@ def main() -> int:
     parser.add_argument("--backend", default="emulator", choices=("emulator", "cuda"))
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--work", type=Path, help="folder of the verdicts")
-    parser.add_argument("--one", nargs=2, type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--time", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.one:
-        time_one(*given.one)
+    if given.time:
+        time_them(given.time)
         return 0
     machine = this_machine()
     honest = {a: p for folder in given.honest for a, p in answers(folder.resolve()).items()}
@@ -152,11 +162,12 @@ def main() -> int:
         ),
     ]
     if given.backend == "cuda":
-        rows = report["times"] = times(honest, verdicts)
+        rows = report["times"] = times(honest, verdicts, work)
         apart = [
             abs(r["judge_ms"] / r["do_bench_ms"] - 1)
             for r in rows
-            if r.get("do_bench_ms", 0) > 0.005 and not r["autotunes"]
+            if isinstance(r["do_bench_ms"], float) and r["do_bench_ms"] > 0.005
+            if not r["autotunes"]
         ]
         if apart:
             middle = statistics.median(apart)
