@@ -62,7 +62,7 @@ def launch(kernel: str, x: int, y: int, n: int = N, threads: int = 256) -> Launc
 
 
 def pid_of(device: CudaDevice) -> int:
-    return int(device._ask("process")[0])
+    return int(device._ask("process"))
 
 
 def test_it_loads_a_cubin_and_runs_its_kernel(build: Path) -> None:
@@ -199,7 +199,7 @@ def test_the_memory_by_which_tensors_travelled_goes_back(build: Path) -> None:
 def test_no_process_is_left_when_the_judge_dies(build: Path) -> None:
     code = (
         "import time\nfrom coding_framework.cuda.gpu.device import CudaDevice\n"
-        "device = CudaDevice()\nprint(device._ask('process')[0], flush=True)\ntime.sleep(60)"
+        "device = CudaDevice()\nprint(device._ask('process'), flush=True)\ntime.sleep(60)"
     )
     judge = psutil.Popen([sys.executable, "-c", code], stdout=-1)
     pid = int(judge.stdout.readline())

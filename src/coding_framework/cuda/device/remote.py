@@ -17,13 +17,10 @@ from coding_framework.cuda.device import wire
 from coding_framework.cuda.device.work_meter import WorkMeter
 from coding_framework.cuda.plan.launch_plan import (
     CandidateFault,
-    Fault,
-    KernelInfo,
     Launch,
     LaunchReport,
     Layout,
     ModuleInfo,
-    SymbolInfo,
 )
 from coding_framework.errors import DeviceError, DeviceFullError
 from coding_framework.types import BackendName, Status
@@ -70,14 +67,11 @@ class RemoteDevice(ABC):
     # --- the Device protocol --------------------------------------------------------------------
 
     def load(self, build: Path) -> ModuleInfo:
-        got = self._ask("load", str(Path(build).resolve()))[0]
-        return ModuleInfo(
-            {name: _kernel_info(info) for name, info in got["kernels"].items()},
-            {name: SymbolInfo(**info) for name, info in got["symbols"].items()},
-        )
+        found: ModuleInfo = self._ask("load", str(Path(build).resolve()))
+        return found
 
     def alloc(self, nbytes: int) -> int:
-        return int(self._ask("alloc", nbytes)[0])
+        return int(self._ask("alloc", nbytes))
 
     def free(self, address: int) -> None:
         self._ask("free", address)
@@ -86,12 +80,10 @@ class RemoteDevice(ABC):
         self._ask("poison", address)
 
     def upload(self, address: int, data: bytes | memoryview) -> None:
-        if isinstance(data, memoryview):
-            data = data.cast("B") if data.contiguous else data.tobytes()
-        self._ask("upload", address, payload=data)
+        self._ask("upload", address, data)
 
     def download(self, address: int, nbytes: int) -> bytes:
-        return bytes(self._ask("download", address, nbytes)[1])
+        return bytes(self._ask("download", address, nbytes))
 
     def copy(
         self, destination: int, source: int, nbytes: int, layout: Layout | None = None
@@ -102,24 +94,23 @@ class RemoteDevice(ABC):
         self._ask("fill", address, value, nbytes)
 
     def launch(self, launch: Launch, *, checks: bool = False) -> LaunchReport:
-        got = self._ask("launch", *launch_arguments(launch), checks, payload=launch.params)[0]
-        return report_of(got)
+        report: LaunchReport = self._ask("launch", launch, checks)
+        return report
 
     def check_guards(self) -> str | None:
-        found = self._ask("check_guards")[0]
-        return None if found is None else str(found)
+        found: str | None = self._ask("check_guards")
+        return found
 
     # --- the wire -------------------------------------------------------------------------------
 
-    def _ask(
-        self, operation: str, *arguments: Any, payload: bytes | memoryview = b""
-    ) -> tuple[Any, bytearray]:
+    def _ask(self, operation: str, *arguments: Any) -> Any:
+        """What comes of an operation: JSON, records and views of bytes (`wire.py`)."""
         if self._closed:
             raise DeviceError(f"{self._what} is closed: make a new one")
         started = time.thread_time()
         try:
-            wire.send(self._connection, {"operation": operation, "arguments": arguments}, payload)
-            answer, data = wire.receive(self._connection, _MAX_ANSWER)
+            wire.send(self._connection, (operation, *arguments))
+            answer = wire.receive(self._connection, _MAX_ANSWER)
         except TimeoutError as e:
             raise self._silent(operation) from e
         except (OSError, EOFError) as e:
@@ -135,8 +126,8 @@ class RemoteDevice(ABC):
             raise kind(f"{self._what} failed in {operation}: {answer['error']}")
         if self.meter is not None and operation in _COUNTED:
             ours = time.thread_time() - started
-            self.meter.spend(answer["work_s"] + ours, _moved(operation, arguments, payload))
-        return answer["result"], data
+            self.meter.spend(answer["work_s"] + ours, _moved(operation, arguments))
+        return answer["result"]
 
     def _silent(self, operation: str) -> Exception:
         """The error for a device that does not answer in time."""
@@ -166,29 +157,12 @@ def our_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _moved(operation: str, arguments: tuple[Any, ...], payload: bytes | memoryview) -> int:
+def _moved(operation: str, arguments: tuple[Any, ...]) -> int:
     """Bytes that an operation moves or sets."""
-    if operation == "upload":
-        return len(payload)
-    if operation == "together":
-        return len(payload) + sum(_moved(name, given, b"") for name, given, _ in arguments[0])
-    return int(arguments[_SIZE_AT[operation]]) if operation in _SIZE_AT else 0
-
-
-def launch_arguments(launch: Launch) -> tuple[Any, ...]:
-    """A launch without its parameters, as `device_server.launch_of` reads it."""
-    return (launch.kernel, launch.grid, launch.block, launch.shared_bytes, launch.cooperative)
-
-
-def report_of(got: dict[str, Any]) -> LaunchReport:
-    """A launch report that came as data."""
-    faults = tuple(Fault(**fault) for fault in got["faults"])
-    return LaunchReport(
-        got["kernel"], got["counters"], got["time_ms"], faults, got["output"], tuple(got["stored"])
-    )
-
-
-def _kernel_info(info: dict[str, Any]) -> KernelInfo:
-    info["param_offsets"] = tuple(info["param_offsets"])
-    info["param_sizes"] = tuple(info["param_sizes"])
-    return KernelInfo(**info)
+    match operation:
+        case "upload":
+            return memoryview(arguments[1]).nbytes
+        case "together":
+            return sum(_moved(name, tuple(given)) for name, *given in arguments[0])
+        case _:
+            return int(arguments[_SIZE_AT[operation]]) if operation in _SIZE_AT else 0

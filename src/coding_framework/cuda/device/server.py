@@ -6,11 +6,10 @@ the loop does not know, it refuses.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,45 +19,30 @@ from coding_framework.cuda.plan.launch_plan import (
     CandidateFault,
     Launch,
     LaunchReport,
-    Layout,
     ModuleInfo,
 )
-from coding_framework.cuda.plan.plan_data import layout_of
 from coding_framework.errors import DeviceFullError
 from coding_framework.types import Status
 
 MAX_MESSAGE = 16 << 30
 _TOO_DEEP = "the device code is nested deeper than a device can hold"
-
-Answer = tuple[Any, bytes | memoryview]
-"""A result that JSON can say, and raw bytes."""
-
-
-class Memory(Protocol):
-    """A machine's global memory; see `cuda/device/device.py` for what each method promises."""
-
-    def alloc(self, nbytes: int) -> int: ...
-    def free(self, address: int) -> None: ...
-    def poison(self, address: int) -> None: ...
-    def upload(self, address: int, data: memoryview) -> None: ...
-    def download(self, address: int, nbytes: int) -> bytes: ...
-    def copy(self, destination: int, source: int, nbytes: int, layout: Layout | None) -> None: ...
-    def fill(self, address: int, value: int, nbytes: int) -> None: ...
-    def damage(self) -> str | None: ...
+_OF_MEMORY = frozenset({"alloc", "free", "poison", "upload", "download", "copy", "fill"})
 
 
 class DeviceMachine(Protocol):
     """What runs a candidate's device code: the emulator's machine, or that of a GPU."""
 
     @property
-    def memory(self) -> Memory: ...
+    def memory(self) -> Any:
+        """Its global memory: `_OF_MEMORY`, as `cuda/device/device.py` has them, and `damage`."""
+        ...
 
     def load(self, build: Path) -> ModuleInfo: ...
     def launch(self, launch: Launch, *, checks: bool = False) -> LaunchReport: ...
 
 
-Operation = Callable[[list[Any], memoryview], Answer]
-"""What only one of the devices can do, by name: called with arguments and payload."""
+Operation = Callable[..., Any]
+"""Given what the judge sends, and gives what it is sent: JSON, records and bytes (`wire.py`)."""
 
 
 class DeviceBroken(Exception):  # noqa: N818 - ends the process, after an answer
@@ -72,32 +56,30 @@ class DeviceBroken(Exception):  # noqa: N818 - ends the process, after an answer
 def serve(
     connection: socket.socket,
     make_machine: Callable[[], DeviceMachine],
-    more: Callable[[DeviceMachine], Mapping[str, Operation]] | None = None,
+    more: Callable[[Any], Mapping[str, Operation]],
     around: Callable[[str], AbstractContextManager[None]] = lambda operation: nullcontext(),
     clock: Callable[[], float] = time.process_time,
 ) -> None:
     """Answer requests until the other end is gone, or the device is broken.
 
-    more: operations of this device alone, beside the common ones. around: what an operation is
+    more: operations of this machine alone, beside the common ones. around: what an operation is
     carried out in, by its name. clock: what the work of an operation is measured by, within that.
     """
-    machine: DeviceMachine | None = None
-    own: Mapping[str, Operation] = {}
+    carry_out: Operation | None = None
     broken = False
     while not broken:
         try:
-            request, payload = wire.receive(connection, MAX_MESSAGE)
+            operation, *arguments = wire.receive(connection, MAX_MESSAGE)
         except EOFError:
             return
         answer: dict[str, Any] = {}
-        data: bytes | memoryview = b""
         try:
-            if machine is None:
+            if carry_out is None:
                 machine = make_machine()
-                own = more(machine) if more is not None else {}
-            with around(request["operation"]):
+                carry_out = _performer(machine, more(machine))
+            with around(operation):
                 started = clock()
-                answer["result"], data = _perform(machine, own, request, memoryview(payload))
+                answer["result"] = carry_out(operation, *arguments)
                 answer["work_s"] = clock() - started
         except CandidateFault as fault:
             answer = _fault_as_data(fault)
@@ -109,78 +91,33 @@ def serve(
             answer["broken"] = True
         except Exception as e:  # the boundary: our fault, told to the other end
             answer = {"error": f"{type(e).__name__}: {e}", "full": isinstance(e, DeviceFullError)}
-        wire.send(connection, answer, data)
+        wire.send(connection, answer)
 
 
 def _fault_as_data(fault: CandidateFault) -> dict[str, Any]:
     return {"status": fault.status.value, "reason": fault.reason, "output": fault.output}
 
 
-def _perform_together(
-    machine: DeviceMachine, own: Mapping[str, Operation], asked: list[Any], payload: memoryview
-) -> Answer:
-    """Several operations in order. asked: (operation, arguments, bytes of its payload) of each; the
-    payloads follow each other. Gives what each results in, with the size of its bytes, which begin
-    at multiples of `wire.ALIGNMENT`."""
-    results, parts, at = [], [], 0
-    for operation, arguments, nbytes in asked:
-        request = {"operation": operation, "arguments": arguments}
-        result, data = _perform(machine, own, request, payload[at : at + nbytes])
-        at += nbytes
-        results.append((result, len(data)))
-        parts += [data, bytes(-len(data) % wire.ALIGNMENT)]
-    return results, b"".join(parts)
+def _performer(machine: DeviceMachine, more: Mapping[str, Operation]) -> Operation:
+    """Carries out an operation, by its name and its arguments."""
 
+    def together(asked: Sequence[Sequence[Any]]) -> list[Any]:
+        return [perform(*one) for one in asked]
 
-def _perform(
-    machine: DeviceMachine,
-    own: Mapping[str, Operation],
-    request: dict[str, Any],
-    payload: memoryview,
-) -> Answer:
-    memory = machine.memory
-    arguments = request["arguments"]
-    result: Any = None
-    data: bytes | memoryview = b""
-    match request["operation"]:
-        case "load":
-            result = dataclasses.asdict(machine.load(Path(arguments[0])))
-        case "alloc" | "free" | "poison" | "fill" as name:
-            result = getattr(memory, name)(*arguments)
-        case "upload":
-            memory.upload(arguments[0], payload)
-        case "download":
-            data = memory.download(*arguments)
-        case "copy":
-            destination, source, nbytes, layout = arguments
-            memory.copy(destination, source, nbytes, layout and layout_of(*layout))
-        case "launch":
-            launch, checks = launch_of(arguments, payload)
-            report = machine.launch(launch, checks=checks)
-            faults = [dataclasses.asdict(fault) for fault in report.faults]
-            result = {**_fields(report), "faults": faults}
-        case "check_guards":
-            result = memory.damage()
-        case "process":
-            result = os.getpid()
-        case "together":
-            return _perform_together(machine, own, arguments[0], payload)
-        case other if other in own:
-            return own[other](arguments, payload)
-        case other:
-            raise ValueError(f"unknown operation {other!r}")
-    return result, data
+    known: dict[str, Operation] = {
+        "load": lambda build: machine.load(Path(build)),
+        "launch": lambda launch, checks: machine.launch(launch, checks=checks),
+        "check_guards": lambda: machine.memory.damage(),
+        "process": os.getpid,
+        "together": together,
+        **more,
+    }
 
+    def perform(operation: str, *arguments: Any) -> Any:
+        if operation in _OF_MEMORY:
+            return getattr(machine.memory, operation)(*arguments)
+        if operation not in known:
+            raise ValueError(f"unknown operation {operation!r}")
+        return known[operation](*arguments)
 
-def _fields(report: LaunchReport) -> dict[str, Any]:
-    """Not `dataclasses.asdict`, which copies each of some hundred counters."""
-    return {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
-
-
-def launch_of(arguments: list[Any], params: memoryview) -> tuple[Launch, bool]:
-    """A launch as `remote_device.py` sends it, and whether it is checked."""
-    kernel, grid, block, shared_bytes, cooperative, checks = arguments
-    launch = Launch(
-        kernel, tuple(grid), tuple(block), shared_bytes, bytes(params), cooperative=cooperative
-    )
-    return launch, checks
+    return perform

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from coding_framework.cuda.device import wire
 from coding_framework.cuda.device.device import Asked
 from coding_framework.cuda.device.remote import RemoteDevice, our_environment
 from coding_framework.cuda.emulator import timing_model
@@ -227,12 +226,10 @@ class EmulatorDevice(RemoteDevice):
                 self.meter.spend(work_s, 0)
         return super().load(build)
 
-    def _ask(
-        self, operation: str, *arguments: Any, payload: bytes | memoryview = b""
-    ) -> tuple[Any, bytearray]:
+    def _ask(self, operation: str, *arguments: Any) -> Any:
         if self._server is None and not self._closed:
             self._start(current_fork_server())
-        return super()._ask(operation, *arguments, payload=payload)
+        return super()._ask(operation, *arguments)
 
     def close(self) -> None:
         if self._closed:
@@ -254,24 +251,11 @@ class EmulatorDevice(RemoteDevice):
         for one in asked:
             nbytes = _carried(one)
             if part and size + nbytes > _AT_ONCE_BYTES:
-                given += self._together(part)
+                given += self._ask("together", part)
                 part, size = [], 0
             part.append(one)
             size += nbytes
-        return given + self._together(part)
-
-    def _together(self, asked: Sequence[Asked]) -> list[Any]:
-        requests, payloads = [], []
-        for name, *arguments in asked:
-            payload = arguments.pop() if name == "upload" else b""
-            requests.append((name, arguments, len(payload)))
-            payloads.append(payload)
-        found, data = self._ask("together", requests, payload=b"".join(payloads))
-        given, view, at = [], memoryview(data), 0
-        for (name, *_), (result, nbytes) in zip(asked, found, strict=True):
-            given.append(view[at : at + nbytes] if name == "download" else result)
-            at += nbytes + -nbytes % wire.ALIGNMENT
-        return given
+        return given + list(self._ask("together", part))
 
     def count_events(self, wanted: bool) -> None:
         self._ask("count_events", wanted)
@@ -283,8 +267,8 @@ class EmulatorDevice(RemoteDevice):
         self._ask("expect", number, list(unordered))
 
     def touch(self, address: int, nbytes: int, writes: bool) -> int | None:
-        found = self._ask("touch", address, nbytes, writes)[0]
-        return None if found is None else int(found)
+        found: int | None = self._ask("touch", address, nbytes, writes)
+        return found
 
     def end_watch(self) -> None:
         self._ask("end_watch")
@@ -304,7 +288,7 @@ def _carried(asked: Asked) -> int:
     """Bytes that an operation takes along, or brings back."""
     match asked:
         case ("upload", _, data):
-            return len(data)
+            return memoryview(data).nbytes
         case ("download", _, nbytes):
             return int(nbytes)
     return 0

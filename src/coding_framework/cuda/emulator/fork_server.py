@@ -20,11 +20,10 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from coding_framework.cuda.device.server import DeviceMachine, Operation, serve
+from coding_framework.cuda.device.server import Operation, serve
 from coding_framework.cuda.emulator import timing_model
 from coding_framework.cuda.emulator.library import load
 from coding_framework.cuda.emulator.machine import Machine, prepare
@@ -123,20 +122,10 @@ def _fork(control: socket.socket, descriptor: int, request: dict[str, Any]) -> i
         os._exit(code)
 
 
-def _own_operations(machine: DeviceMachine) -> dict[str, Operation]:
+def _own_operations(machine: Machine) -> dict[str, Operation]:
     """What the judge asks of an emulated device alone."""
-    assert isinstance(machine, Machine)
-
-    def done(work: Callable[..., object]) -> Operation:
-        return lambda arguments, _: (work(*arguments), b"")
-
-    return {
-        "count_events": done(machine.count_events),
-        "watch_streams": done(machine.watch_streams),
-        "expect": done(machine.expect),
-        "touch": done(machine.touch),
-        "end_watch": done(machine.end_watch),
-    }
+    names = ("count_events", "watch_streams", "expect", "touch", "end_watch")
+    return {name: getattr(machine, name) for name in names}
 
 
 def _reap(children: dict[int, int | None]) -> None:

@@ -43,7 +43,6 @@ from coding_framework.cuda.gpu.exchange import (
 )
 from coding_framework.cuda.gpu.settings import GpuSettings
 from coding_framework.cuda.plan.launch_plan import CandidateFault, LaunchPlan, ModuleInfo
-from coding_framework.cuda.plan.plan_data import ops_as_data
 from coding_framework.cuda.timing.statistics import TimingProtocol
 from coding_framework.errors import DeviceError, DeviceFullError
 from coding_framework.store.events import log
@@ -247,7 +246,7 @@ class CudaDevice(RemoteDevice):
         self.gpu: Gpu = self._process.seat.gpu
         try:
             self._connection.settimeout(_START_S)
-            self.facts: dict[str, Any] = self._ask("hello")[0]
+            self.facts: dict[str, Any] = self._ask("hello")
         except DeviceError as e:
             if not self._closed:
                 self._give_up()
@@ -282,11 +281,9 @@ class CudaDevice(RemoteDevice):
         self._served = True
         return super().load(build)
 
-    def _ask(
-        self, operation: str, *arguments: Any, payload: bytes | memoryview = b""
-    ) -> tuple[Any, bytearray]:
+    def _ask(self, operation: str, *arguments: Any) -> Any:
         try:
-            return super()._ask(operation, *arguments, payload=payload)
+            return super()._ask(operation, *arguments)
         except DeviceError as e:
             self._doubtful = True
             self._full = isinstance(e, DeviceFullError)
@@ -351,7 +348,7 @@ class CudaDevice(RemoteDevice):
             return None
         exchange = exchange_for(self.gpu, nbytes)
         if self._process.exchange is not exchange:
-            if not self._ask("share", payload=exchange.handle)[0]:
+            if not self._ask("share", exchange.handle):
                 _shares = False
                 log.warning("device_memory_not_shared", gpu=self.gpu.name)
                 return None
@@ -366,11 +363,9 @@ class CudaDevice(RemoteDevice):
     ) -> None:
         """Bring one of `draws` draws of the input at `region` (address, nbytes, itemsize)."""
         exchange = self._share(region[1]) if tensor.is_cuda else None
-        if exchange is None:
-            self._ask("stage", region, draws, draw, payload=tensor_bytes(tensor))
-            return
-        exchange.put(tensor)
-        self._ask("stage", region, draws, draw)
+        if exchange is not None:
+            exchange.put(tensor)
+        self._ask("stage", region, draws, draw, tensor_bytes(tensor) if exchange is None else None)
 
     def measure(
         self,
@@ -384,13 +379,11 @@ class CudaDevice(RemoteDevice):
         fresh: bool = True,
     ) -> dict[str, Any]:
         """Time a plan whose inputs are staged: `gpu.replay.Measured` as data."""
-        rows, blob = ops_as_data(plan.ops)
         self._connection.settimeout(_MEASURE_S + self.settings.launch_wall_s + protocol.max_s)
         try:
             found: dict[str, Any] = self._ask(
-                "measure", rows, inputs, blocks, outputs, draws, fresh, protocol.as_data(),
-                payload=blob,
-            )[0]  # fmt: skip
+                "measure", plan.ops, inputs, blocks, outputs, draws, fresh, protocol.as_data()
+            )
         finally:
             if not self._closed:
                 self._connection.settimeout(self.settings.launch_wall_s + _GRACE_S)
@@ -402,9 +395,9 @@ class CudaDevice(RemoteDevice):
         if exchange is not None:
             self._ask("kept", draw, output, nbytes, True)
             return exchange.get(nbytes)
-        bits = bits_of(self._ask("kept", draw, output, nbytes, False)[1])
+        bits = bits_of(self._ask("kept", draw, output, nbytes, False))
         return bits.to(torch_device(self.gpu)) if on_gpu else bits
 
     def bandwidth(self) -> float:
         """Bytes a second that the GPU reads from its memory, measured now."""
-        return float(self._ask("bandwidth")[0])
+        return float(self._ask("bandwidth"))

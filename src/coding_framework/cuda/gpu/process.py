@@ -19,12 +19,12 @@ from dataclasses import asdict
 from typing import Any
 
 from coding_framework.cuda.device.gpu_sharing import GpuLock
-from coding_framework.cuda.device.server import DeviceMachine, Operation, serve
+from coding_framework.cuda.device.server import Operation, serve
 from coding_framework.cuda.gpu.driver import DriverError, call, cuda, open_memory
 from coding_framework.cuda.gpu.machine import GpuMachine
 from coding_framework.cuda.gpu.replay import Region, Replayer, TimedPlan
 from coding_framework.cuda.gpu.settings import GpuSettings
-from coding_framework.cuda.plan.plan_data import ops_from_data
+from coding_framework.cuda.plan.launch_plan import PlanOp
 from coding_framework.cuda.timing.statistics import TimingProtocol
 
 _PARENT_CHECK_S = 0.5
@@ -66,20 +66,10 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _operations(machine: DeviceMachine) -> Mapping[str, Operation]:
-    assert isinstance(machine, GpuMachine)
+def _operations(machine: GpuMachine) -> Mapping[str, Operation]:
     service = _Service(machine)
-    return {
-        "hello": service.hello,
-        "reset": service.reset,
-        "share": service.share,
-        "take": service.take,
-        "give": service.give,
-        "stage": service.stage,
-        "measure": service.measure,
-        "kept": service.kept,
-        "bandwidth": service.bandwidth,
-    }
+    names = ("hello", "reset", "share", "take", "give", "stage", "measure", "kept", "bandwidth")
+    return {name: getattr(service, name) for name in names}
 
 
 class _Service:
@@ -90,42 +80,37 @@ class _Service:
         self._replayer = Replayer(machine)
         self._shared = 0
 
-    def hello(self, arguments: list[Any], payload: memoryview) -> tuple[Any, bytes]:
+    def hello(self) -> dict[str, Any]:
         machine = self._machine
         facts = {"name": machine.name, "architecture": machine.architecture}
-        return {**facts, "properties": asdict(machine.properties())}, b""
+        return {**facts, "properties": asdict(machine.properties())}
 
-    def reset(self, arguments: list[Any], payload: memoryview) -> tuple[Any, bytes]:
+    def reset(self) -> None:
         self._replayer.clear()
         self._machine.reset()
-        return None, b""
 
     # --- large tensors, through memory that the judge shares with us ------------------------------
 
-    def share(self, arguments: list[Any], payload: memoryview) -> tuple[Any, bytes]:
+    def share(self, handle: memoryview) -> bool:
         """Map the judge's exchange buffer, by its IPC handle; whether the system allows it."""
         if self._shared:
             call(cuda.cuIpcCloseMemHandle(self._shared))
             self._shared = 0
         try:
-            self._shared = open_memory(bytes(payload))
+            self._shared = open_memory(bytes(handle))
         except DriverError:
-            return False, b""
-        return True, b""
+            return False
+        return True
 
-    def take(self, arguments: list[Any], payload: memoryview) -> tuple[Any, bytes]:
+    def take(self, address: int, nbytes: int) -> None:
         """From the exchange buffer to an allocation."""
-        address, nbytes = arguments
         self._machine.memory.require(address, nbytes, "a copy to the device")
         self._copy(address, self._shared, nbytes)
-        return None, b""
 
-    def give(self, arguments: list[Any], payload: memoryview) -> tuple[Any, bytes]:
+    def give(self, address: int, nbytes: int) -> None:
         """From an allocation to the exchange buffer."""
-        address, nbytes = arguments
         self._machine.memory.require(address, nbytes, "a copy from the device")
         self._copy(self._shared, address, nbytes)
-        return None, b""
 
     def _copy(self, destination: int, source: int, nbytes: int) -> None:
         if not self._shared:
@@ -135,39 +120,41 @@ class _Service:
 
     # --- timing -----------------------------------------------------------------------------------
 
-    def stage(self, arguments: list[Any], payload: memoryview) -> tuple[Any, bytes]:
-        """One draw of one input, in the message or (where that is empty) in the exchange buffer."""
-        region, draws, draw = Region(*arguments[0]), arguments[1], arguments[2]
-        if len(payload) or not region.nbytes:
-            self._replayer.stage(region, draws, draw, payload)
+    def stage(self, where: list[int], draws: int, draw: int, data: memoryview | None) -> None:
+        """One draw of one input: these bytes or (None) those in the exchange buffer."""
+        region = Region(*where)
+        if data is not None or not region.nbytes:
+            self._replayer.stage(region, draws, draw, data or memoryview(b""))
         else:
             at = self._replayer.pool(region, draws) + draw * region.nbytes
             self._copy(at, self._shared, region.nbytes)
-        return None, b""
 
-    def measure(self, arguments: list[Any], payload: memoryview) -> tuple[Any, bytes]:
-        rows, inputs, blocks, outputs, draws, fresh, protocol = arguments
-        plan = TimedPlan(
-            ops=ops_from_data(rows, payload),
-            inputs=tuple(Region(*region) for region in inputs),
-            blocks=tuple(Region(*region) for region in blocks),
-            outputs=tuple(Region(*region) for region in outputs),
-            draws=draws,
-            fresh=fresh,
+    def measure(
+        self,
+        ops: list[PlanOp],
+        inputs: list[list[int]],
+        blocks: list[list[int]],
+        outputs: list[list[int]],
+        draws: int,
+        fresh: bool,
+        protocol: dict[str, Any],
+    ) -> dict[str, Any]:
+        inputs_, blocks_, outputs_ = (
+            tuple(Region(*region) for region in part) for part in (inputs, blocks, outputs)
         )
-        return asdict(self._replayer.measure(plan, TimingProtocol(**protocol))), b""
+        plan = TimedPlan(tuple(ops), inputs_, blocks_, outputs_, draws, fresh)
+        return asdict(self._replayer.measure(plan, TimingProtocol(**protocol)))
 
-    def kept(self, arguments: list[Any], payload: memoryview) -> tuple[Any, bytes]:
+    def kept(self, draw: int, output: int, nbytes: int, share: bool) -> bytes | None:
         """What a checked call put out: in the answer, or (share: True) in the exchange buffer."""
-        draw, output, nbytes, share = arguments
         at = self._replayer.kept(draw, output)
         if share:
             self._copy(self._shared, at, nbytes)
-            return None, b""
-        return None, self._machine.memory.read(at, nbytes)
+            return None
+        return self._machine.memory.read(at, nbytes)
 
-    def bandwidth(self, arguments: list[Any], payload: memoryview) -> tuple[Any, bytes]:
-        return self._replayer.bandwidth(), b""
+    def bandwidth(self) -> float:
+        return self._replayer.bandwidth()
 
 
 if __name__ == "__main__":

@@ -7,16 +7,16 @@ elsewhere in this process. Pointers in launch parameters to what lies elsewhere 
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
+from coding_framework.cuda.device.wire import unpacked
 from coding_framework.cuda.gpu.driver import call, cuda
 from coding_framework.cuda.gpu.machine import GpuMachine
 from coding_framework.cuda.gpu.replay import Replayer
 from coding_framework.cuda.gpu.settings import GpuSettings
-from coding_framework.cuda.plan.plan_data import moved_ops, ops_from_data
+from coding_framework.cuda.plan.moved import moved_ops
 
 _LAUNCH_WALL_S = 120.0
 """A profiler repeats each launch many times."""
@@ -25,35 +25,32 @@ _LAUNCH_WALL_S = 120.0
 def main() -> None:
     """All folders, one after another."""
     folders = [Path(argument) for argument in sys.argv[1:]]
-    described = [json.loads((folder / "replay.json").read_text()) for folder in folders]
+    described = [
+        unpacked((folder / "replay.json").read_bytes(), (folder / "blob").read_bytes())
+        for folder in folders
+    ]
     total = max(sum(nbytes for _, nbytes, _ in one["regions"]) for one in described)
     limit = max(GpuSettings().memory_limit_bytes, 2 * total)
     machine = GpuMachine(GpuSettings(memory_limit_bytes=limit, launch_wall_s=_LAUNCH_WALL_S))
     replayer = Replayer(machine)
-    for folder, one in zip(folders, described, strict=True):
-        _replay(machine, replayer, folder, one)
+    for one in described:
+        _replay(machine, replayer, one)
         replayer.clear()
         machine.reset()
 
 
-def _replay(
-    machine: GpuMachine, replayer: Replayer, folder: Path, described: dict[str, Any]
-) -> None:
+def _replay(machine: GpuMachine, replayer: Replayer, described: dict[str, Any]) -> None:
     module = machine.load(Path(described["build"]))
-    contents = memoryview((folder / "contents").read_bytes())
-    at = 0
     moved = {
         (address, nbytes): module.symbols[name].address
         for name, (address, nbytes) in described["symbols"].items()
         if name in module.symbols
     }
-    for address, nbytes, size in described["regions"]:
+    for address, nbytes, contents in described["regions"]:
         now = moved[address, nbytes] = machine.memory.alloc(nbytes)
-        machine.memory.upload(now, contents[at : at + size])
-        at += size
-    ops = ops_from_data(described["ops"], (folder / "blob").read_bytes())
+        machine.memory.upload(now, contents or b"")
     call(cuda.cuProfilerStart())
-    replayer.run_once(moved_ops(ops, moved))
+    replayer.run_once(moved_ops(described["ops"], moved))
     call(cuda.cuProfilerStop())
 
 

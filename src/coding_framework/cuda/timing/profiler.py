@@ -24,8 +24,8 @@ from pathlib import Path
 
 from coding_framework.cuda.device.gpu_sharing import Gpu, GpuLock
 from coding_framework.cuda.device.remote import our_environment
+from coding_framework.cuda.device.wire import packed
 from coding_framework.cuda.plan.launch_plan import LaunchPlan, LaunchReport, ModuleInfo
-from coding_framework.cuda.plan.plan_data import ops_as_data
 from coding_framework.paths import cache_dir, write_json_atomic
 from coding_framework.store.events import log
 
@@ -113,21 +113,17 @@ class ReplayFiles:
 
     def write(self, folder: Path) -> None:
         """To files that `gpu/profiled_replay.py` reads."""
-        rows, blob = ops_as_data(self.plan.ops)
-        contents = b"".join(data for _, _, data in self.regions if data is not None)
         symbols = {s.name: [s.address, s.nbytes] for s in self.module.symbols.values()}
-        (folder / "blob").write_bytes(blob)
-        (folder / "contents").write_bytes(contents)
-        (folder / "replay.json").write_text(
-            json.dumps(
-                {
-                    "build": str(self.build.resolve()),
-                    "ops": rows,
-                    "symbols": symbols,
-                    "regions": [[a, n, len(data or b"")] for a, n, data in self.regions],
-                }
-            )
+        text, parts = packed(
+            {
+                "build": str(self.build.resolve()),
+                "ops": self.plan.ops,
+                "symbols": symbols,
+                "regions": self.regions,
+            }
         )
+        (folder / "replay.json").write_bytes(text)
+        (folder / "blob").write_bytes(b"".join(parts))
 
 
 def find_ncu() -> Path | None:

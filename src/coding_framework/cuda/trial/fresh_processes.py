@@ -33,7 +33,7 @@ from coding_framework.cuda.plan.launch_plan import (
     ModuleInfo,
     TensorRef,
 )
-from coding_framework.cuda.plan.plan_data import moved_ops, moves
+from coding_framework.cuda.plan.moved import moved_ops, moves
 from coding_framework.cuda.sandbox.reused import ReusedSandbox
 from coding_framework.cuda.trial.setup import TrialSetting, TrialSetup, open_host
 from coding_framework.types import Status, TestCase

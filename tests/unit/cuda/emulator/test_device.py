@@ -16,6 +16,7 @@ import numpy as np
 import psutil
 import pytest
 
+from coding_framework.cuda.device import wire
 from coding_framework.cuda.device.device import Device, carry_out
 from coding_framework.cuda.device.work_meter import WorkMeter
 from coding_framework.cuda.emulator import device as device_module
@@ -45,7 +46,7 @@ def add(a: int, b: int, c: int, n: int) -> Launch:
 
 
 def pid_of(device: EmulatorDevice) -> int:
-    return int(device._ask("process")[0])
+    return int(device._ask("process"))
 
 
 def test_it_is_a_device_and_adds(build: Path) -> None:
@@ -203,13 +204,8 @@ def test_close_kills_the_process_also_while_it_computes(tmp_path: Path) -> None:
     pid = pid_of(device)
     flag = device.alloc(4)
     device.fill(flag, 0, 4)
-    header = {
-        "operation": "launch",
-        "arguments": ["endless", (1, 1, 1), (32, 1, 1), 0, False, False],
-    }
-    from coding_framework.cuda.device import wire
-
-    wire.send(device._connection, header, struct.pack("<Q", flag))
+    launch = Launch("endless", (1, 1, 1), (32, 1, 1), 0, struct.pack("<Q", flag))
+    wire.send(device._connection, ("launch", launch, False))
     time.sleep(0.1)
     device.close()
     until(lambda: ended(pid))
@@ -248,7 +244,7 @@ def test_nothing_is_left_when_the_judge_dies(tmp_path: Path, how: str) -> None:
         thread = threading.Thread(target=lambda: devices.append(EmulatorDevice()))
         thread.start(); thread.join()
         devices.append(EmulatorDevice())
-        pids = [d._ask("process")[0] for d in devices] + [devices[0]._server.process.pid]
+        pids = [d._ask("process") for d in devices] + [devices[0]._server.process.pid]
         print(*pids, flush=True)
         if sys.argv[1] == "exit": sys.exit(0)
         time.sleep(60)

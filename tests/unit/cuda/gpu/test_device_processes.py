@@ -49,10 +49,9 @@ def machine():
     time.sleep(float(sys.argv[2]))
     return SimpleNamespace(memory=None, load=lambda build: ModuleInfo({}, {}), launch=launch)
 
-hello = lambda arguments, payload: ({"name": "none"}, b"")
-reset = lambda arguments, payload: (None, b"")
-share = lambda arguments, payload: (True, b"")
-operations = {"hello": hello, "reset": reset, "share": share}
+operations = {
+    "hello": lambda: {"name": "none"}, "reset": lambda: None, "share": lambda handle: True,
+}
 serve(socket.socket(fileno=int(sys.argv[1])), machine, lambda m: operations)
 """
 LARGE = GpuSettings(memory_limit_bytes=GPU.memory_bytes)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from coding_framework.cuda.device.gpu_sharing import Gpu
+from coding_framework.cuda.device.wire import unpacked
 from coding_framework.cuda.plan.launch_plan import (
     Launch,
     LaunchPlan,
@@ -15,7 +15,6 @@ from coding_framework.cuda.plan.launch_plan import (
     SymbolInfo,
     Upload,
 )
-from coding_framework.cuda.plan.plan_data import ops_from_data
 from coding_framework.cuda.timing import profiler
 from coding_framework.cuda.timing.profiler import METRICS, ReplayFiles, parse_metrics, report_of
 
@@ -69,11 +68,11 @@ def test_a_report_has_its_duration_in_ms() -> None:
 
 def test_a_replay_in_files_is_the_same_plan(tmp_path: Path) -> None:
     ReplayFiles(tmp_path, PLAN, MODULE, [(256, 4, b"abcd"), (512, 8, None)]).write(tmp_path)
-    described = json.loads((tmp_path / "replay.json").read_text())
-    assert described["regions"] == [[256, 4, 4], [512, 8, 0]]
+    text, data = ((tmp_path / name).read_bytes() for name in ("replay.json", "blob"))
+    described = unpacked(text, data)
+    assert described["regions"] == [[256, 4, b"abcd"], [512, 8, None]]
     assert described["symbols"] == {"t": [0x100, 8]}
-    assert (tmp_path / "contents").read_bytes() == b"abcd"
-    assert ops_from_data(described["ops"], (tmp_path / "blob").read_bytes()) == PLAN.ops
+    assert tuple(described["ops"]) == PLAN.ops
 
 
 def test_without_ncu_there_is_a_note_and_no_counters(
