@@ -30,6 +30,7 @@ from coding_framework.cuda.emulator.operands import (
     form_record,
     immediate_bits,
     known_form,
+    matched,
     refuse,
     source,
     with_slot,
@@ -144,35 +145,25 @@ def _unpack(
                       lambda d, p=part, f=form: form_record(asm, f, d, [p]))  # type: ignore[misc]  # fmt: skip
 
 
+_WINDOWS = {"global": BASE_GLOBAL, "shared": BASE_SHARED, "local": BASE_LOCAL, "const": 0,
+            "param": BASE_PARAM}  # fmt: skip
+_SPACE = r"(global|shared(?!::cluster)|local|const|param)(?:::\w+)?"
+
+
 def _cvta(asm: Assembler, instruction: Instruction) -> None:
-    parts = instruction.parts
-    back = "to" in parts
-    spaces = [p.split("::")[0] for p in parts[1:-1] if p != "to"]
-    windows = {
-        "global": 0,
-        "const": 0,
-        "shared": BASE_SHARED,
-        "local": BASE_LOCAL,
-        "param": BASE_PARAM,
-    }
-    if parts[-1] != "u64" or len(spaces) != 1 or spaces[0] not in windows:
-        raise refuse(instruction)
+    back, space = matched(instruction, rf"cvta(\.to)?\.{_SPACE}\.u64", 2).groups()
     target, value = instruction.operands
-    window = windows[spaces[0]]
-    if not window:
+    if space in ("global", "const"):
         emit_form(asm, known_form("mov.b64"), target, (value,))
         return
+    window = _WINDOWS[space]
     emit_form(asm, internal()["add.base"], target, (value, Immediate(-window if back else window)))
 
 
 def _isspacep(asm: Assembler, instruction: Instruction) -> None:
+    (space,) = matched(instruction, rf"isspacep\.{_SPACE}", 2).groups()
     target, value = instruction.operands
-    space = instruction.parts[1].split("::")[0]
-    windows = {"global": BASE_GLOBAL, "shared": BASE_SHARED, "local": BASE_LOCAL, "const": 0,
-               "param": BASE_PARAM}  # fmt: skip
-    if space not in windows or instruction.parts[1] == "shared::cluster":
-        raise refuse(instruction)
-    emit_form(asm, internal()["isspacep"], target, (value, Immediate(windows[space])))
+    emit_form(asm, internal()["isspacep"], target, (value, Immediate(_WINDOWS[space])))
 
 
 # --- predicates -----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from coding_framework.cuda.emulator.assembler import Assembler
-from coding_framework.cuda.emulator.operands import SPACES, address, refuse, source
+from coding_framework.cuda.emulator.operands import SPACES, address, matched, refuse, source
 from coding_framework.cuda.emulator.program import (
     Address,
     Immediate,
@@ -41,9 +41,12 @@ _ACCUMULATORS = {
 }  # fmt: skip
 
 
-def _shape(text: str) -> tuple[int, int, int] | None:
-    found = re.fullmatch(r"m(\d+)n(\d+)k(\d+)", text)
-    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+Shape = tuple[int, int, int]
+_SHAPE = r"m(?P<m>\d+)n(?P<n>\d+)k(?P<k>\d+)"
+
+
+def _shape(found: re.Match[str]) -> Shape:
+    return int(found["m"]), int(found["n"]), int(found["k"])
 
 
 def _slots(asm: Assembler, operand: Operand, kind: str, instruction: Instruction) -> list[int]:
@@ -66,7 +69,7 @@ def _multiply(
     asm: Assembler,
     instruction: Instruction,
     which: int,
-    shape: tuple[int, int, int],
+    shape: Shape,
     kinds: tuple[str, str, str, str],
 ) -> None:
     """kinds: of d, a, b, c, as the operands come."""
@@ -92,102 +95,67 @@ def _multiply(
 
 def lower_mma(asm: Assembler, instruction: Instruction) -> None:
     """mma.sync.aligned.SHAPE.row.col{.satfinite}.D.A.B.C."""
-    parts = [p for p in instruction.parts[1:] if p != "satfinite"]
-    if len(parts) != 9 or parts[:2] != ["sync", "aligned"] or parts[3:5] != ["row", "col"]:
-        raise refuse(instruction)
-    shape, (d, a, b, c) = _shape(parts[2]), parts[5:]
+    pattern = rf"mma\.sync\.aligned\.{_SHAPE}\.row\.col(?:\.satfinite)?"
+    found = matched(instruction, pattern + r"((?:\.\w+){4})")
+    d, a, b, c = found[4][1:].split(".")
     same = a == b or {a, b} == {"s8", "u8"}
-    if (
-        shape not in _INNER.get(a, ())
-        or shape is None
-        or not same
-        or d != c
-        or d not in _ACCUMULATORS[a]
-    ):
+    if _shape(found) not in _INNER.get(a, ()) or not same or d != c or d not in _ACCUMULATORS[a]:
         raise refuse(instruction)
-    _multiply(asm, instruction, _MMA, shape, (d, a, b, c))
+    _multiply(asm, instruction, _MMA, _shape(found), (d, a, b, c))
 
 
 def lower_ldmatrix(asm: Assembler, instruction: Instruction) -> None:
     """ldmatrix and stmatrix .sync.aligned.m8n8.xN{.trans}.shared.b16."""
-    parts = instruction.parts
-    load = parts[0] == "ldmatrix"
-    rest = [p for p in parts[1:] if p != "trans"]
-    if (
-        len(rest) != 6
-        or rest[:3] != ["sync", "aligned", "m8n8"]
-        or rest[3] not in ("x1", "x2", "x4")
-        or rest[4] not in ("shared", "shared::cta")
-        or rest[5] != "b16"
-        or len(instruction.operands) != 2
-    ):
-        raise refuse(instruction)
+    pattern = r"(ld|st)matrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared(?:::cta)?"
+    way, count, turned = matched(instruction, pattern + r"(?:\.trans)?\.b16", 2).groups()
+    load = way == "ld"
     registers, place = instruction.operands if load else instruction.operands[::-1]
     slots = _slots(asm, registers, "f16", instruction)
-    count = int(rest[3][1:])
-    if len(slots) != count:
+    if len(slots) != int(count):
         raise refuse(instruction)
     at, offset = address(asm, place, "shared")
     asm.emit(
         "matrix", fl=_LDMATRIX if load else _STMATRIX, a=at, imm=offset, c=1,
-        b=count | int("trans" in parts) << 4,
+        b=int(count) | int(turned is not None) << 4,
     )  # fmt: skip
     asm.emit_words((slots + [0] * 8)[:8])
 
 
 def lower_movmatrix(asm: Assembler, instruction: Instruction) -> None:
-    """movmatrix.sync.aligned.m8n8.trans.b16."""
-    if instruction.parts[1:] != ["sync", "aligned", "m8n8", "trans", "b16"]:
-        raise refuse(instruction)
+    matched(instruction, r"movmatrix\.sync\.aligned\.m8n8\.trans\.b16")
     d, a = (_slots(asm, o, "f16", instruction)[0] for o in instruction.operands)
     asm.emit("matrix", fl=_MOVMATRIX, d=d, a=a)
 
 
 def lower_wmma(asm: Assembler, instruction: Instruction) -> None:
     """wmma.load, wmma.store and wmma.mma."""
-    parts = instruction.parts
-    if parts[1] == "mma":
+    if instruction.parts[1] == "mma":
         _wmma_multiply(asm, instruction)
-    elif parts[1] in ("load", "store"):
-        _wmma_move(asm, instruction)
     else:
-        raise refuse(instruction)
+        _wmma_move(asm, instruction)
 
 
 def _wmma_multiply(asm: Assembler, instruction: Instruction) -> None:
     """wmma.mma.sync.aligned.LAYOUT.LAYOUT.SHAPE.D.C (halves) or .D.A.B.C."""
-    parts = [p for p in instruction.parts[2:] if p not in ("satfinite", "rn")]
-    if parts[:2] != ["sync", "aligned"] or len(parts) not in (7, 9):
-        raise refuse(instruction)
-    if not {parts[2], parts[3]} <= {"row", "col"}:
-        raise refuse(instruction)
-    shape, kinds = _shape(parts[4]), parts[5:]
+    pattern = rf"wmma\.mma\.sync\.aligned\.(?:row|col)\.(?:row|col)\.{_SHAPE}(?:\.rn)?"
+    found = matched(
+        instruction, pattern + r"((?:\.[a-z]+\d+){2}|(?:\.[a-z]+\d+){4})(?:\.satfinite)?"
+    )
+    kinds = found[4][1:].split(".")
     d, a, b, c = (kinds[0], "f16", "f16", kinds[1]) if len(kinds) == 2 else kinds
-    if (
-        shape is None
-        or a != b
-        or shape not in _WMMA_SHAPES.get(a, ())
-        or not {d, c} <= set(_ACCUMULATORS[a])
-    ):
+    known = _shape(found) in _WMMA_SHAPES.get(a, ())
+    if a != b or not known or not {d, c} <= set(_ACCUMULATORS[a]):
         raise refuse(instruction)
-    _multiply(asm, instruction, _WMMA_MMA, shape, (d, a, b, c))
+    _multiply(asm, instruction, _WMMA_MMA, _shape(found), (d, a, b, c))
 
 
 def _wmma_move(asm: Assembler, instruction: Instruction) -> None:
-    parts = instruction.parts
-    load = parts[1] == "load"
-    which, layout, kind = parts[2], parts[5] if len(parts) > 5 else "", parts[-1]
-    shape = _shape(parts[6]) if len(parts) > 6 else None
-    space = "".join(parts[7:-1]).removesuffix("::cta")
-    if (
-        parts[3:5] != ["sync", "aligned"]
-        or layout not in ("row", "col")
-        or shape is None
-        or kind not in _TYPES
-        or space not in ("", "global", "shared")
-        or which not in (("a", "b", "c") if load else ("d",))
-        or len(instruction.operands) not in (2, 3)
-    ):
+    pattern = r"wmma\.(?P<way>load|store)\.(?P<which>[abcd])\.sync\.aligned\.(?P<layout>row|col)"
+    pattern += rf"\.{_SHAPE}(?:\.(?P<space>global|shared)(?:::cta)?)?\.(?P<kind>\w+)"
+    found = matched(instruction, pattern, 2, 3)
+    load, which, layout = found["way"] == "load", found["which"], found["layout"]
+    shape, space, kind = _shape(found), found["space"] or "", found["kind"]
+    if kind not in _TYPES or load == (which == "d"):
         raise refuse(instruction)
     m, n, k = shape
     rows, columns = {"a": (m, k), "b": (k, n)}.get(which, (m, n))

@@ -11,6 +11,7 @@ from coding_framework.cuda.emulator.operands import (
     SPACES,
     address,
     form_record,
+    matched,
     refuse,
     source,
 )
@@ -226,16 +227,13 @@ def lower_atomic(asm: Assembler, instruction: Instruction) -> None:
         emit()
 
 
-def _async_copy(asm: Assembler, instruction: Instruction) -> None:
-    parts = instruction.parts
-    if parts[2] in ("commit_group", "wait_group", "wait_all"):
+def lower_copy(asm: Assembler, instruction: Instruction) -> None:
+    """cp.async, and the groups of such copies."""
+    if instruction.parts[1:2] == ["async"] and instruction.parts[-1] in _GROUPS:
         _async_group(asm, instruction)
         return
-    rest = [p for p in parts[2:] if not p.startswith("L2::")]
-    if rest not in (["ca", "shared", "global"], ["cg", "shared", "global"],
-                    ["ca", "shared::cta", "global"], ["cg", "shared::cta", "global"]):  # fmt: skip
-        raise refuse(instruction)
-    operands = instruction.operands[: -1 if "L2::cache_hint" in parts else None]
+    matched(instruction, r"cp\.async\.c[ag]\.shared(?:::cta)?\.global(?:\.L2::\w+)*")
+    operands = instruction.operands[: -1 if "L2::cache_hint" in instruction.parts else None]
     size = operands[2] if len(operands) > 2 else None
     if not isinstance(size, Immediate) or size.bits not in (4, 8, 16):
         raise refuse(instruction)
@@ -249,23 +247,19 @@ def _async_copy(asm: Assembler, instruction: Instruction) -> None:
     asm.emit_words([low, high, limit, 0, 0, 0, 0, 0])
 
 
+_GROUPS = ("commit_group", "wait_group", "wait_all")
+
+
 def _async_group(asm: Assembler, instruction: Instruction) -> None:
     """Commit the copies so far as a group, or wait for all groups but the latest `imm`."""
-    what, operands = instruction.parts[2:], instruction.operands
+    (what,) = matched(instruction, rf"cp\.async\.({'|'.join(_GROUPS)})").groups()
+    operands = instruction.operands
     count = operands[0] if operands else Immediate(0)
-    waits = what == ["wait_group"]
+    counted = isinstance(count, Immediate) and 0 <= count.bits < 1 << 31
     if (
-        (not waits and what not in (["commit_group"], ["wait_all"]))
-        or len(operands) != int(waits)
+        len(operands) != int(what == "wait_group")
         or not isinstance(count, Immediate)
-        or not 0 <= count.bits < 1 << 31
+        or not counted
     ):
         raise refuse(instruction)
-    kind = {"commit_group": 0, "wait_group": 1, "wait_all": 2}[what[0]]
-    asm.emit("async_group", fl=kind, imm=count.bits)
-
-
-def lower_copy(asm: Assembler, instruction: Instruction) -> None:
-    if len(instruction.parts) < 3 or instruction.parts[1] != "async":
-        raise refuse(instruction)
-    _async_copy(asm, instruction)
+    asm.emit("async_group", fl=_GROUPS.index(what), imm=count.bits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 
@@ -36,6 +37,15 @@ SPACES = {"global": 0, "shared": 1, "local": 2, "const": 3, "param": 4, "": 5}
 def refuse(instruction: Instruction) -> Exception:
     where = f" (line {instruction.line})" if instruction.line else ""
     return unsupported(f"the instruction {instruction.opcode}{where}")
+
+
+def matched(instruction: Instruction, pattern: str, *operands: int) -> re.Match[str]:
+    """What the opcode is, by a pattern of all of it. operands: how many there may be; (): any.
+    Raises CandidateFault(unsupported) where it is another."""
+    found = re.fullmatch(pattern, instruction.opcode)
+    if found is None or (operands and len(instruction.operands) not in operands):
+        raise refuse(instruction)
+    return found
 
 
 def emit_form(asm: Assembler, form: Form, target: Operand, operands: tuple[Operand, ...]) -> None:

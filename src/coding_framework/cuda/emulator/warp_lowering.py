@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from coding_framework.cuda.emulator.assembler import Assembler
 from coding_framework.cuda.emulator.frame import SINK
-from coding_framework.cuda.emulator.operands import (
-    refuse,
-    source,
-)
+from coding_framework.cuda.emulator.operands import matched, refuse, source
 from coding_framework.cuda.emulator.program import (
     Instruction,
     Negated,
@@ -41,55 +38,48 @@ def _pair(asm: Assembler, operand: Operand) -> tuple[int, int]:
 
 
 def lower_barrier(asm: Assembler, instruction: Instruction) -> None:
-    parts = [p for p in instruction.parts[1:] if p not in ("cta", "aligned")]
+    pattern = r"(?:bar|barrier)(?:\.cta)?\.(warp\.sync|sync|arrive|red\.(popc|and|or))"
+    pattern += r"(?:\.aligned)?(?:\.u32|\.pred)?"
+    what, reduction = matched(instruction, pattern, 1, 2, 3, 4).groups()
     operands = instruction.operands
-    if parts == ["warp", "sync"]:
+    if what == "warp.sync":
         asm.emit("warp_sync", c=source(asm, operands[0], "u32"))
-    elif parts in (["sync"], ["arrive"]) and 1 <= len(operands) <= 2:
-        a, b = source(asm, operands[0], "u32"), 0
-        if len(operands) == 2:
-            b = source(asm, operands[1], "u32")
-        asm.emit("barrier" if parts == ["sync"] else "arrive", a=a, b=b)
-    elif parts[:1] == ["red"] and parts[1:] in (["popc", "u32"], ["and", "pred"], ["or", "pred"]):
+    elif (reduction is None) != (len(operands) <= 2):
+        raise refuse(instruction)
+    elif reduction is None:
+        a, b = [*(source(asm, operand, "u32") for operand in operands), 0][:2]
+        asm.emit("barrier" if what == "sync" else "arrive", a=a, b=b)
+    else:
         a = source(asm, operands[1], "u32")
         b = source(asm, operands[2], "u32") if len(operands) == 4 else 0
         slot, negated = _predicate(asm, operands[-1])
-        kind = {"popc": 0, "and": 1, "or": 2}[parts[1]]
+        kind = ("popc", "and", "or").index(reduction)
         asm.emit("barrier", d=_slot_of(asm, operands[0]), a=a, b=b, c=kind,
                  imm=slot | int(negated) << 32)  # fmt: skip
-    else:
-        raise refuse(instruction)
 
 
 def lower_fence(asm: Assembler, instruction: Instruction) -> None:
-    allowed = {"gl", "cta", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release"}
-    if not set(instruction.parts[1:]) <= allowed:
-        raise refuse(instruction)
+    allowed = r"\.(?:gl|cta|sys|gpu|cluster|sc|acq_rel|acquire|release)"
+    matched(instruction, rf"(?:membar|fence)(?:{allowed})+")
     if "cta" not in instruction.parts:
         asm.emit("fence")
 
 
 def lower_shuffle(asm: Assembler, instruction: Instruction) -> None:
-    parts = instruction.parts
-    modes = {"up": 0, "down": 1, "bfly": 2, "idx": 3}
-    if len(parts) != 4 or parts[1] != "sync" or parts[2] not in modes or parts[3] != "b32":
-        raise refuse(instruction)
+    (mode,) = matched(instruction, r"shfl\.sync\.(up|down|bfly|idx)\.b32", 5).groups()
     d, p = _pair(asm, instruction.operands[0])
-    if len(instruction.operands) != 5:
-        raise refuse(instruction)
-    a, b, c, members = (source(asm, o, "u32") for o in instruction.operands[1:5])
-    asm.emit("shuffle", fl=modes[parts[2]], d=d, a=a, b=b, c=c, imm=p | members << 32)
+    a, b, c, members = (source(asm, o, "u32") for o in instruction.operands[1:])
+    number = ("up", "down", "bfly", "idx").index(mode)
+    asm.emit("shuffle", fl=number, d=d, a=a, b=b, c=c, imm=p | members << 32)
 
 
 def lower_vote(asm: Assembler, instruction: Instruction) -> None:
-    modes = {"all": 0, "any": 1, "uni": 2, "ballot": 3}
-    parts = instruction.parts
-    if len(parts) != 4 or parts[1] != "sync" or parts[2] not in modes:
-        raise refuse(instruction)
+    (mode,) = matched(instruction, r"vote\.sync\.(all|any|uni|ballot)\.(?:pred|b32)", 3).groups()
     slot, negated = _predicate(asm, instruction.operands[1])
     members = source(asm, instruction.operands[2], "u32")
-    asm.emit("vote", fl=modes[parts[2]], d=_slot_of(asm, instruction.operands[0]), a=slot,
-             c=members, imm=int(negated))  # fmt: skip
+    number = ("all", "any", "uni", "ballot").index(mode)
+    asm.emit("vote", fl=number, d=_slot_of(asm, instruction.operands[0]), a=slot, c=members,
+             imm=int(negated))  # fmt: skip
 
 
 def lower_active_mask(asm: Assembler, instruction: Instruction) -> None:
@@ -97,23 +87,20 @@ def lower_active_mask(asm: Assembler, instruction: Instruction) -> None:
 
 
 def lower_match(asm: Assembler, instruction: Instruction) -> None:
-    parts = instruction.parts
-    if len(parts) != 4 or parts[1] not in ("any", "all") or parts[3] not in ("b32", "b64"):
-        raise refuse(instruction)
+    which, kind = matched(instruction, r"match\.(any|all)\.sync\.(b32|b64)", 3).groups()
     d, p = _pair(asm, instruction.operands[0])
-    wide = parts[3] == "b64"
+    wide = kind == "b64"
     value = source(asm, instruction.operands[1], "u64" if wide else "u32")
     members = source(asm, instruction.operands[2], "u32")
-    asm.emit("match", fl=int(parts[1] == "all") | int(wide) << 1, d=d, a=value, c=members, imm=p)
+    asm.emit("match", fl=int(which == "all") | int(wide) << 1, d=d, a=value, c=members, imm=p)
 
 
 def lower_redux(asm: Assembler, instruction: Instruction) -> None:
-    parts = instruction.parts
-    ops = {"add": 0, "min": 1, "max": 2, "and": 3, "or": 4, "xor": 5}
-    if len(parts) != 4 or parts[2] not in ops or parts[3] not in ("u32", "s32", "b32"):
-        raise refuse(instruction)
-    a, members = (source(asm, o, "u32") for o in instruction.operands[1:3])
-    asm.emit("reduce", fl=ops[parts[2]] | (8 if parts[3] == "s32" else 0),
+    pattern = r"redux\.sync\.(add|min|max|and|or|xor)\.(u32|s32|b32)"
+    what, kind = matched(instruction, pattern, 3).groups()
+    a, members = (source(asm, o, "u32") for o in instruction.operands[1:])
+    number = ("add", "min", "max", "and", "or", "xor").index(what)
+    asm.emit("reduce", fl=number | (8 if kind == "s32" else 0),
              d=_slot_of(asm, instruction.operands[0]), a=a, c=members)  # fmt: skip
 
 
