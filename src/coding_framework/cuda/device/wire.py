@@ -38,7 +38,7 @@ _FIELDS = {kind: tuple(f.name for f in fields(kind)) for kind in _RECORDS.values
 _MARK = ""
 """Key of an object that stands for a record, by its name, or for bytes, by their place."""
 _HEAD = struct.Struct("<IQ")
-MAX_HEADER = 64 << 20
+MAX_HEADER = 256 << 20
 _ALIGNMENT = 16
 """Of bytes: numbers of any dtype can be read where they arrived."""
 _SMALL = 1 << 12

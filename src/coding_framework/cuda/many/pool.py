@@ -11,27 +11,25 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import select
+import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from coding_framework.cuda.build.diagnostics import too_long
 from coding_framework.cuda.choose_backend import choose_backend
+from coding_framework.cuda.device import wire
 from coding_framework.cuda.device.gpu_sharing import ROOM_BYTES, gpus, in_quarantine
 from coding_framework.cuda.device.rough_need import roughly_needed_bytes
 from coding_framework.cuda.judge import JudgeConfig, secret_of, with_secret
 from coding_framework.cuda.many.coalesce import Coalescer
 from coding_framework.cuda.many.compile_ahead import CompileAhead
-from coding_framework.cuda.many.frames import read_frame, write_frame
 from coding_framework.cuda.many.turns import Turns
 from coding_framework.cuda.many.verdict_cache import VerdictCache, comes_again, conditions_of
 from coding_framework.cuda.toolchain.slots import available_cores
@@ -314,17 +312,19 @@ class _WorkerDiedError(Exception):
 
 
 class _Worker:
-    """One worker process and the pipes to it."""
+    """One worker process and the socket to it."""
 
     def __init__(self) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "coding_framework.cuda.many.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,  # Ctrl-C is its pool's to handle
-        )
+        self._connection, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "coding_framework.cuda.many.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is its pool's to handle
+            )
         self._lock = threading.Lock()
 
     @property
@@ -333,17 +333,15 @@ class _Worker:
 
     def ask(self, message: dict[str, Any], wall_s: float) -> dict[str, Any]:
         """Send one message, wait for its answer. Raises _WorkerDiedError."""
-        to, back = self._process.stdin, self._process.stdout
-        assert to is not None
-        assert back is not None
         try:
-            write_frame(to, message)
-            answer = _read_within(back, wall_s)
-        except (OSError, ValueError) as e:
+            self._connection.settimeout(wall_s)
+            wire.send(self._connection, message)
+            answer: dict[str, Any] = wire.receive(self._connection, 0)
+            return answer
+        except TimeoutError as e:
+            raise _WorkerDiedError(f"no answer within {wall_s:.0f} s") from e
+        except (OSError, EOFError) as e:
             raise _WorkerDiedError(self._how_it_ended()) from e
-        if answer is None:
-            raise _WorkerDiedError(self._how_it_ended())
-        return answer
 
     def kill(self) -> None:
         """End the process; its sandboxes and devices end with it."""
@@ -351,27 +349,14 @@ class _Worker:
             if self._process.poll() is None:
                 self._process.kill()
             self._process.wait()
-            for stream in (self._process.stdin, self._process.stdout):
-                if stream is not None:
-                    _close_quietly(stream)
+            self._connection.close()
 
     def _how_it_ended(self) -> str:
         try:
             code = self._process.wait(timeout=1.0)
         except subprocess.TimeoutExpired:
-            return "it closed its pipe"
+            return "it closed its socket"
         return f"signal {-code}" if code < 0 else f"exit status {code}"
-
-
-def _read_within(stream: IO[bytes], wall_s: float) -> dict[str, Any] | None:
-    """The next frame. Raises InfrastructureError where it does not begin within `wall_s`."""
-    deadline = time.monotonic() + wall_s
-    poll = select.poll()
-    poll.register(stream, select.POLLIN)
-    while not poll.poll(min(1000.0, max(0.0, deadline - time.monotonic()) * 1000)):
-        if time.monotonic() >= deadline:
-            raise _WorkerDiedError(f"no answer within {wall_s:.0f} s")
-    return read_frame(stream)
 
 
 def _job(task: Task, code: str) -> dict[str, Any]:
@@ -384,8 +369,3 @@ def _setup_frame(config: JudgeConfig) -> dict[str, Any]:
         "config": config.model_dump(mode="json", exclude={"secret"}),
         "secret": secret_of(config).hex(),
     }
-
-
-def _close_quietly(stream: IO[bytes]) -> None:
-    with suppress(OSError):  # unsent bytes for a dead process
-        stream.close()

@@ -1,20 +1,21 @@
-"""One worker of the judge pool: `python -m coding_framework.cuda.many.worker`.
+"""One worker of the judge pool: `python -m coding_framework.cuda.many.worker FD`.
 
-Reads jobs from stdin, writes verdicts to what was stdout when it started; anything that a library
-prints goes to stderr. It ends with its pool: when stdin closes, whatever it is doing.
+Reads jobs from a socket and answers there; anything that a library prints goes to stderr. It ends
+with its pool: when the socket closes, whatever it is doing.
 """
 
 from __future__ import annotations
 
 import os
 import queue
+import socket
 import sys
 import threading
 from contextlib import suppress
 from typing import Any
 
+from coding_framework.cuda.device import wire
 from coding_framework.cuda.judge import Judge, JudgeConfig
-from coding_framework.cuda.many.frames import read_frame, write_frame
 from coding_framework.errors import error_as_data
 from coding_framework.types import Candidate, Probe, Task
 
@@ -23,17 +24,14 @@ _REST_S = 3.0
 
 
 def main() -> None:
-    """Judge until stdin ends."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    """Judge until the pool is gone."""
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    pool = socket.socket(fileno=int(sys.argv[1]))
     jobs: queue.Queue[dict[str, Any]] = queue.Queue()
-    setup = read_frame(sys.stdin.buffer)
-    if setup is None:
-        return
-    threading.Thread(target=_receive, args=(jobs,), daemon=True).start()
-    judge = _make_judge(setup, answers)
+    threading.Thread(target=_receive, args=(pool, jobs), daemon=True).start()
+    judge = _make_judge(jobs.get(), pool)
     while judge is not None:
-        write_frame(answers, _answer(judge, _next(jobs, judge)))
+        wire.send(pool, _answer(judge, _next(jobs, judge)))
 
 
 def _next(jobs: queue.Queue[dict[str, Any]], judge: Judge) -> dict[str, Any]:
@@ -45,14 +43,15 @@ def _next(jobs: queue.Queue[dict[str, Any]], judge: Judge) -> dict[str, Any]:
         return jobs.get()
 
 
-def _receive(jobs: queue.Queue[dict[str, Any]]) -> None:
+def _receive(pool: socket.socket, jobs: queue.Queue[dict[str, Any]]) -> None:
     """Hand jobs over; when the pool is gone, so is this process."""
-    while (job := read_frame(sys.stdin.buffer)) is not None:
-        jobs.put(job)
+    with suppress(EOFError, OSError):
+        while True:
+            jobs.put(wire.receive(pool, 0))
     os._exit(0)
 
 
-def _make_judge(setup: dict[str, Any], answers: Any) -> Judge | None:
+def _make_judge(setup: dict[str, Any], pool: socket.socket) -> Judge | None:
     try:
         config = JudgeConfig.model_validate(
             {**setup["config"], "secret": bytes.fromhex(setup["secret"])}
@@ -62,9 +61,9 @@ def _make_judge(setup: dict[str, Any], answers: Any) -> Judge | None:
 
         torch.set_num_threads(1)
     except Exception as e:
-        write_frame(answers, error_as_data(e))
+        wire.send(pool, error_as_data(e))
         return None
-    write_frame(answers, {"ready": True})
+    wire.send(pool, {"ready": True})
     return judge
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coding_framework.cuda.device.wire import packed, unpacked
+from coding_framework.cuda.device.wire import packed, receive, send, unpacked
 from coding_framework.cuda.plan.launch_plan import (
     Alloc,
     Copy,
@@ -51,6 +53,18 @@ OPS: st.SearchStrategy[PlanOp] = st.one_of(
 def test_a_plan_survives_the_wire(ops: list[PlanOp]) -> None:
     text, parts = packed(ops)
     assert unpacked(text, b"".join(parts)) == ops
+
+
+@given(st.text())
+def test_any_text_goes_over_it(text: str) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        send(ours, {"code": text + "\udc80\0"})
+        assert receive(theirs, 0) == {"code": text + "\udc80\0"}
+        ours.sendall(bytes(5))
+        ours.close()
+        with pytest.raises(EOFError):
+            receive(theirs, 0)
 
 
 def test_a_kernel_may_have_any_name() -> None:

@@ -143,7 +143,6 @@ def test_every_spelling_with_a_form_is_described_by_the_reference() -> None:
     assert all({"approx", "full"} & set(s.split(".")) or s.startswith("rsqrt") for s in plain)
 
 
-@pytest.mark.ci
 def test_every_arithmetic_instruction_computes_what_the_manual_says() -> None:
     groups = batches()
     text = ".version 9.0\n.target sm_100\n.address_size 64\n" + "".join(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from support.emulator_harness import Gpu, ptx_of
+from support.emulator_harness import Gpu, one_instruction, ptx_of
 
 pytestmark = pytest.mark.unit
 ARCHS = ["sm_80", "sm_90", "sm_100"]
@@ -29,6 +29,19 @@ def bits(tensor: torch.Tensor) -> np.ndarray:
 def pair(dtype: torch.dtype, n: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     return tuple((torch.randn(n, generator=generator) * 3).to(dtype) for _ in range(2))  # type: ignore[return-value]
+
+
+def test_conversions_of_halves_on_all_values_and_all_ties() -> None:
+    h = np.arange(65536, dtype=np.uint16).view(np.float16)
+    wide = h.astype(np.float32)
+    assert np.array_equal(one_instruction("cvt.f32.f16", np.float32, h), wide, equal_nan=True)
+    ties = (wide[:-1] + wide[1:]) / 2
+    x = np.concatenate([wide, np.nextafter(wide, np.float32(np.inf)), ties])
+    got = one_instruction("cvt.rn.f16.f32", np.float16, x)
+    assert np.array_equal(got, x.astype(np.float16), equal_nan=True)
+    number = x[~np.isnan(x)]
+    expected = torch.from_numpy(number).to(torch.bfloat16).view(torch.int16).numpy()
+    assert np.array_equal(one_instruction("cvt.rn.bf16.f32", np.int16, number), expected)
 
 
 @pytest.mark.parametrize(("kernel", "dtype"), [("f16", torch.float16), ("bf16", torch.bfloat16)])
