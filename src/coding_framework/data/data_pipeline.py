@@ -4,9 +4,8 @@
 
 Guaranteed: the stream is a function of the configuration, the receipts and the recorded results;
 after `load_state_dict` it goes on with the exact next example. The evaluation set is drawn from
-held-out tasks, of which no batch ever holds one. Examples lie in a file ($CUDA_RL_CACHE/datasets,
-or a built set) and are read as they are asked for; any number of pipelines may read it at once, for
-it is put in place as a whole and never changed.
+held-out tasks, of which no batch ever holds one. The examples of a built set are read from its file
+as they are asked for; others are drawn when the first one is.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,21 +23,14 @@ from coding_framework.data.curriculum_manager import CurriculumManager
 from coding_framework.data.example_store import ExampleStore, IndexEntry
 from coding_framework.data.examples import (
     Receipts,
+    Selection,
     held_out_tasks,
-    starter_examples,
     training_examples,
     training_tasks,
 )
 from coding_framework.data.held_out_shapes import with_held_out_shapes
 from coding_framework.data.synthesis.catalog import FAMILIES
-from coding_framework.data.synthesis.measured import MEASURED_PATH
-from coding_framework.data.synthesis.receipts import (
-    HARDER_PATH,
-    RECEIPTS_PATH,
-    built_receipts_path,
-)
 from coding_framework.errors import UsageError
-from coding_framework.paths import cache_dir
 from coding_framework.types import (
     CUDAConversationState,
     GeneratorTarget,
@@ -111,7 +103,11 @@ class CUDADataPipeline:
     @cached_property
     def _entries(self) -> list[tuple[int, IndexEntry]]:
         """(number, entry) of its examples."""
-        entries = _index_of(self._examples, self.config.roles)
+        examples, wanted = self._examples, {role.value for role in self.config.roles}
+        known = (
+            examples.entries if isinstance(examples, ExampleStore) else map(IndexEntry.of, examples)
+        )
+        entries = [(i, entry) for i, entry in enumerate(known) if entry.role in wanted]
         if not entries:
             raise UsageError("no training example has a receipt: judge the kernels first")
         return entries
@@ -129,48 +125,28 @@ class CUDADataPipeline:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @cached_property
-    def _examples(self) -> ExampleStore | list[TrainingExample]:
-        """A built set, or the drawn examples: from the cache, where they are put the first time.
-        Receipts of one's own make examples of one's own, which are not kept."""
-        if self.config.examples is not None:
-            return ExampleStore(Path(self.config.examples))
-        if self._receipts is not None:
-            return self._draw()
-        path = cache_dir() / "datasets" / f"drawn-{self._address()}.jsonl"
-        try:
-            return ExampleStore(path)
-        except UsageError:
-            return ExampleStore.write(path, self._draw())
-
-    def _address(self) -> str:
-        """Digest of all that the drawn examples depend on."""
-        fields = {"roles", "max_steps", "max_tier", "scope", "generator_target", "seed"}
-        config = self.config.model_dump_json(include=fields)
-        built = built_receipts_path()
-        own = built.read_bytes() if self.config.scope == "all" and built.exists() else b""
-        text = f"{config}\n{_source_digest()}\n".encode()
-        return hashlib.sha256(text + own).hexdigest()[:20]
-
-    def _draw(self) -> list[TrainingExample]:
+    def _examples(self) -> Sequence[TrainingExample] | ExampleStore:
+        """A built set, or the drawn examples: all that there are, in the order of their tasks."""
         config = self.config
-        starter = config.scope == "starter" and self._receipts is None
-        if starter and config.max_tier is None:
-            how: dict[str, Any] = {"max_steps": config.max_steps, "target": config.generator_target}
-            return [e for role in config.roles for e in starter_examples(role, **how)]
-        return [
-            example
-            for role in config.roles
-            for example in training_examples(
-                role,
-                1 << 30,
-                config.seed,
-                max_steps=config.max_steps,
-                max_tier=config.max_tier,
-                receipts=self._receipts,
-                scope=config.scope,
-                target=config.generator_target,
+        if config.examples is not None:
+            return ExampleStore(Path(config.examples))
+        drawn = (
+            training_examples(
+                role, 1 << 30, config.seed, target=config.generator_target, **self._which
             )
-        ]
+            for role in config.roles
+        )
+        return [e for found in drawn for e in sorted(found, key=lambda e: e.task.name)]
+
+    @property
+    def _which(self) -> Selection:
+        config = self.config
+        return {
+            "max_steps": config.max_steps,
+            "max_tier": config.max_tier,
+            "receipts": self._receipts,
+            "scope": config.scope,
+        }
 
     def __len__(self) -> int:
         """Examples of one epoch."""
@@ -197,16 +173,7 @@ class CUDADataPipeline:
         """The first `n` training tasks of the seed, as evenly over the families as there are tasks:
         what the root scripts train on. No example is drawn. Raises UsageError where there are
         fewer."""
-        config = self.config
-        return training_tasks(
-            n,
-            config.seed,
-            min_steps=min_steps,
-            max_steps=config.max_steps,
-            max_tier=config.max_tier,
-            receipts=self._receipts,
-            scope=config.scope,
-        )
+        return training_tasks(n, self.config.seed, min_steps=min_steps, **self._which)
 
     def prepare_evaluation_set(self, n: int, kind: EvaluationKind = "compositions") -> list[Task]:
         """`n` held-out tasks, the same each time. Raises UsageError where there are fewer.
@@ -214,20 +181,14 @@ class CUDADataPipeline:
         kind: compositions of operations that occur in training in other compositions; families of
         which no member is trained on (scope "all"); or tasks of training at shapes that are not.
         """
-        config, whole = self.config, {f.name for f in FAMILIES if f.held_out}
+        whole = {f.name for f in FAMILIES if f.held_out}
+        which = self._which
         if kind == "shapes":
             return [with_held_out_shapes(task) for task in self.draw_tasks(n)]
-        found: list[Task] = []
-        for task in held_out_tasks(
-            None,
-            config.seed,
-            max_steps=config.max_steps,
-            max_tier=config.max_tier,
-            receipts=self._receipts,
-            scope="all" if kind == "families" else config.scope,
-        ):
-            if (task.family in whole) == (kind == "families"):
-                found.append(task)
+        if kind == "families":
+            which["scope"] = "all"
+        drawn = held_out_tasks(None, self.config.seed, **which)
+        found = [task for task in drawn if (task.family in whole) == (kind == "families")]
         if len(found) < n:
             raise UsageError(
                 f"{n} held-out tasks were asked for; {len(found)} have a judged kernel: judge more "
@@ -274,32 +235,6 @@ class CUDADataPipeline:
     def _pick(self, task: Task, position: int) -> TrainingExample:
         choices = self._by_task[task.name]
         return self._examples[random.Random(f"{self.config.seed}:{position}").choice(choices)]
-
-
-def _index_of(
-    examples: Sequence[TrainingExample] | ExampleStore, roles: Sequence[Role]
-) -> list[tuple[int, IndexEntry]]:
-    """(number, entry) of the examples of these roles."""
-    wanted = {role.value for role in roles}
-    entries = (
-        examples.entries
-        if isinstance(examples, ExampleStore)
-        else [IndexEntry.of(example) for example in examples]
-    )
-    return [(i, entry) for i, entry in enumerate(entries) if entry.role in wanted]
-
-
-@cache
-def _source_digest() -> str:
-    """Of the code that draws examples, and of the receipts and the measured speeds that ship: a
-    change of any draws anew."""
-    folder = Path(__file__).parent
-    code = [*folder.glob("*.py"), *(folder / "synthesis").rglob("*.py")]
-    files = sorted([*code, RECEIPTS_PATH, HARDER_PATH, MEASURED_PATH])
-    found = hashlib.sha256()
-    for file in files:
-        found.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
-    return found.hexdigest()
 
 
 class CUDADataLoader:

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import TypeVar
+from typing import TypedDict, TypeVar, Unpack
 
 from coding_framework.data.synthesis.catalog import (
     all_functions,
@@ -25,7 +25,6 @@ from coding_framework.data.synthesis.catalog import (
     catalog,
     family_of,
     kernels,
-    parse_function,
     split_of,
 )
 from coding_framework.data.synthesis.faults import BrokenKernel
@@ -72,18 +71,29 @@ REPAIR_EVERY = 3
 """Of the training tasks, one in this many has a broken kernel and gives the optimizer a repair."""
 
 
+class Selection(TypedDict, total=False):
+    """Which functions are drawn from, and by whose verdicts."""
+
+    max_steps: int | None
+    """Most operations of a task; None: any."""
+    max_tier: int | None
+    """Hardest tier of its family (0: each element for itself); None: any."""
+    receipts: Receipts | None
+    """The judge's verdicts; None: those that ship with the package, in scope "all" those that this
+    machine judged too. `UNVERIFIED`: kernels as they are written now, half a second a task."""
+    scope: TaskScope
+
+
 def training_examples(
     role: Role,
     n: int,
     seed: int = 0,
     *,
-    max_steps: int | None = None,
-    max_tier: int | None = None,
-    receipts: Receipts | None = None,
-    scope: TaskScope = "starter",
     target: GeneratorTarget = "naive",
+    **which: Unpack[Selection],
 ) -> list[TrainingExample]:
-    """Up to `n` supervised examples for a role, balanced over families, deterministic by `seed`.
+    """Up to `n` supervised examples for a role, balanced over families, deterministic by `seed`; of
+    functions without the verdicts that they need there are none.
 
     Generator: task -> the naive kernel, or with `target` "best" the fastest, of the same tasks. The
     naive one is the shortest correct answer (200-300 tokens) and one statement per step, so what is
@@ -91,14 +101,9 @@ def training_examples(
     kernel and its verdict -> that fastest kernel and its reason; or, of one task in three, a kernel
     with a typical fault and its verdict -> the kernel without it.
 
-    max_steps, max_tier: most operations of a task, and the hardest tier of its family (0: each
-    element for itself); None: any.
-    receipts: the judge's verdicts, by default those that ship with the package (scope "all": and
-    those that this machine judged); an example whose kernels have none is left out. `UNVERIFIED`
-    takes kernels as they are written now, which takes half a second a task, their receipt "".
     Raises UsageError for the tester, which is not trained.
     """
-    return _examples(Split.TRAIN, role, n, seed, max_steps, max_tier, receipts, scope, target)
+    return _examples(Split.TRAIN, role, n, seed, target, **which)
 
 
 def held_out_examples(
@@ -106,62 +111,26 @@ def held_out_examples(
     n: int,
     seed: int = 0,
     *,
-    max_steps: int | None = None,
-    max_tier: int | None = None,
-    receipts: Receipts | None = None,
-    scope: TaskScope = "starter",
     target: GeneratorTarget = "naive",
+    **which: Unpack[Selection],
 ) -> list[TrainingExample]:
     """Up to `n` examples of held-out tasks, never to be learnt from: how well a model foresees
     what it has not seen. Else as `training_examples`; the fewest are those of the optimizer."""
-    return _examples(Split.HELD_OUT, role, n, seed, max_steps, max_tier, receipts, scope, target)
+    return _examples(Split.HELD_OUT, role, n, seed, target, **which)
 
 
 def training_tasks(
-    n: int | None,
-    seed: int = 0,
-    *,
-    min_steps: int = 0,
-    max_steps: int | None = None,
-    max_tier: int | None = None,
-    receipts: Receipts | None = None,
-    scope: TaskScope = "starter",
+    n: int | None, seed: int = 0, *, min_steps: int = 0, **which: Unpack[Selection]
 ) -> list[Task]:
     """`n` training tasks, e.g. for RL, of compositions at least `min_steps` long; else as
     `held_out_tasks`."""
-    return _tasks(Split.TRAIN, n, seed, max_steps, max_tier, receipts, scope, min_steps)
+    return _tasks(Split.TRAIN, n, seed, min_steps, **which)
 
 
-def held_out_tasks(
-    n: int | None,
-    seed: int = 0,
-    *,
-    max_steps: int | None = None,
-    max_tier: int | None = None,
-    receipts: Receipts | None = None,
-    scope: TaskScope = "starter",
-) -> list[Task]:
+def held_out_tasks(n: int | None, seed: int = 0, **which: Unpack[Selection]) -> list[Task]:
     """`n` held-out tasks, as evenly over the families as there are tasks; the same for one seed,
     and a prefix of the list for a larger n; None: all. Raises UsageError where there are fewer."""
-    return _tasks(Split.HELD_OUT, n, seed, max_steps, max_tier, receipts, scope)
-
-
-def starter_examples(
-    role: Role, *, max_steps: int | None = None, target: GeneratorTarget = "naive"
-) -> list[TrainingExample]:
-    """All examples of a role whose receipts ship with the package: those of `training_examples`
-    without its order. They are found by the receipts' names, so the catalogue is not drawn."""
-    known = packaged_receipts()
-    names = sorted({receipt.task for receipt in known.values()} - KERNELBENCH_HAS)
-    functions = [f for f in map(parse_function, names) if f is not None]
-    judged = by_task(known)
-    drawn = (
-        _Material(function, judged).example(role, target)
-        for function in functions
-        if split_of(function) is Split.TRAIN
-        and (max_steps is None or len(function.ops) <= max_steps)
-    )
-    return [example for example in drawn if example is not None]
+    return _tasks(Split.HELD_OUT, n, seed, 0, **which)
 
 
 def is_for_repair(function: Function) -> bool:
@@ -174,40 +143,23 @@ def _examples(
     role: Role,
     n: int,
     seed: int,
-    max_steps: int | None,
-    max_tier: int | None,
-    receipts: Receipts | None,
-    scope: TaskScope,
     target: GeneratorTarget,
+    **which: Unpack[Selection],
 ) -> list[TrainingExample]:
     if role is Role.TESTER:
         raise UsageError("the tester is not trained: ask for examples of generator or optimizer")
-    judged = _judged(receipts, scope)
+    families = _material(split, seed, 0, **which)
     drawn = round_robin(
-        filter(None, (_Material(p, judged).example(role, target) for p in members))
-        for members in functions_of(split, seed, max_steps, max_tier, scope)
+        filter(None, (one.example(role, target) for one in members)) for members in families
     )
     return list(islice(drawn, n))
 
 
 def _tasks(
-    split: Split,
-    n: int | None,
-    seed: int,
-    max_steps: int | None,
-    max_tier: int | None,
-    receipts: Receipts | None,
-    scope: TaskScope,
-    min_steps: int = 0,
+    split: Split, n: int | None, seed: int, min_steps: int, **which: Unpack[Selection]
 ) -> list[Task]:
-    judged = _judged(receipts, scope)
-    drawn = round_robin(
-        (m.task for m in (_Material(p, judged) for p in members) if m.has_baseline)
-        for members in (
-            [p for p in family if len(p.ops) >= min_steps]
-            for family in functions_of(split, seed, max_steps, max_tier, scope)
-        )
-    )
+    families = _material(split, seed, min_steps, **which)
+    drawn = round_robin((one.task for one in of if one.has_baseline) for of in families)
     tasks = list(islice(drawn, n))
     if n is not None and len(tasks) < n:
         raise UsageError(
@@ -217,13 +169,22 @@ def _tasks(
     return tasks
 
 
-def _judged(receipts: Receipts | None, scope: TaskScope) -> Judged:
-    """The starter set uses only the receipts in the package, so it is the same on every machine."""
-    if receipts is UNVERIFIED:
-        return None
+def _material(
+    split: Split,
+    seed: int,
+    min_steps: int,
+    max_steps: int | None = None,
+    max_tier: int | None = None,
+    receipts: Receipts | None = None,
+    scope: TaskScope = "starter",
+) -> Iterator[Iterator[_Material]]:
+    """What each function of each family has. The starter set uses only the receipts in the package,
+    so it is the same on every machine."""
     if receipts is None:
         receipts = packaged_receipts() if scope == "starter" else all_receipts()
-    return by_task(receipts)
+    judged = None if receipts is UNVERIFIED else by_task(receipts)
+    for family in functions_of(split, seed, max_steps, max_tier, scope):
+        yield (_Material(f, judged) for f in family if len(f.ops) >= min_steps)
 
 
 def generating(task: Task, kernel: KernelExample, receipt: KernelReceipt | None) -> TrainingExample:
@@ -290,99 +251,71 @@ class _Material:
 
     def __init__(self, function: Function, judged: Judged) -> None:
         self.function = function
-        self.trusting = judged is None
-        """Whether kernels are taken as they are written now, without a verdict."""
+        self._trusting = judged is None
         task = build_task(function)
-        receipts = () if judged is None else judged.get(task_digest(task), ())
-        self.task = with_naive(task, receipts)
-        self._receipts = {receipt.code: receipt for receipt in receipts}
-        self._broken = next((r for r in receipts if r.broken is not None), None)
-
-    @cached_property
-    def kernels(self) -> tuple[KernelExample, ...]:
-        """The naive one first, where there is one."""
-        if self.trusting:
-            return kernels(self.function)
-        judged = self._receipts.values()
-        return tuple(r.kernel for r in judged if r.broken is None)
+        self._receipts = () if judged is None else judged.get(task_digest(task), ())
+        self.task = with_naive(task, self._receipts)
 
     @property
     def has_baseline(self) -> bool:
         """Whether there is a naive kernel, to which others are compared, and it is right."""
-        first = next(iter(self._receipts.values()), None)
-        return self.trusting or (
-            first is not None and first.level == "naive" and first.verdict.correct
-        )
+        return self._trusting or self.task.naive_kernel is not None
 
-    def usable(self, kernel: KernelExample) -> bool:
-        return self.trusting or self.verified(kernel) is not None
+    @cached_property
+    def _kernels(self) -> list[tuple[KernelExample, KernelReceipt | None]]:
+        """Those that may be shown, the naive one first; none without a baseline."""
+        if self._trusting:
+            return [(kernel, None) for kernel in kernels(self.function)]
+        right = [(r.kernel, r) for r in self._receipts if r.broken is None and r.verdict.correct]
+        return [*right] if self.has_baseline else []
 
     def example(self, role: Role, target: GeneratorTarget) -> TrainingExample | None:
         """What the function teaches the role; None where its kernels lack the receipts."""
-        if role is Role.GENERATOR:
-            return self.generate(target)
-        return (self.repair() if is_for_repair(self.function) else None) or self.optimize()
-
-    def verified(self, kernel: KernelExample) -> KernelReceipt | None:
-        """Its receipt, where the judge found it correct."""
-        receipt = self._receipts.get(kernel.code)
-        return receipt if receipt is not None and receipt.verdict.correct else None
-
-    def generate(self, target: GeneratorTarget) -> TrainingExample | None:
-        """The answer is the kernel alone: the generator's prompt asks for no reason."""
-        if not self.has_baseline:
+        if not self._kernels:
             return None
-        kernel = self.fastest() if target == "best" else self.kernels[0]
-        silent = kernel.model_copy(update={"why_faster": ""})
-        return generating(self.task, silent, self.verified(kernel))
-
-    def fastest(self) -> KernelExample:
-        return self._fastest_of([kernel for kernel in self.kernels if self.usable(kernel)])
+        if role is Role.GENERATOR:  # its prompt asks for no reason, so the kernel is the answer
+            kernel, receipt = self._kernels[self._fastest(0) if target == "best" else 0]
+            return generating(self.task, kernel.model_copy(update={"why_faster": ""}), receipt)
+        return (self._repair() if is_for_repair(self.function) else None) or self._optimize()
 
     @property
-    def speeds(self) -> Mapping[str, float]:
+    def _speeds(self) -> Mapping[str, float]:
         """Of the levels that a GPU timed at real sizes in this family, over the naive one."""
         return measured_speeds(family_of(self.function).name)
 
-    def _fastest_of(self, judged: Sequence[KernelExample]) -> KernelExample:
-        """The one whose level a GPU found the fastest in the family, by the median at real sizes. A
-        level that was not measured is compared with it by the receipts, of which the emulator's are
-        of small sizes: where they are level, the measured one stays; as synthesised, the last."""
-        speeds = self.speeds
-        measured = [kernel for kernel in judged if kernel.level in speeds]
-        left = [kernel for kernel in judged if kernel.level not in speeds]
+    def _fastest(self, start: int) -> int:
+        """Of the kernels from `start` on the one whose level a GPU found the fastest in the family,
+        by the median at real sizes. A level that was not measured is compared with it by the
+        receipts, of which the emulator's are of small sizes: where they are level, the measured one
+        stays; as synthesised, the last."""
+        speeds = {n: self._speeds.get(k.level) for n, (k, _) in enumerate(self._kernels)}
+        left = [n for n, speed in speeds.items() if speed is None and n >= start]
+        measured = [n for n, speed in speeds.items() if speed is not None and n >= start]
         if measured:
-            left.insert(0, max(measured, key=lambda kernel: speeds[kernel.level]))
-        if self.trusting:
-            return left[-1]
-        return min(left, key=lambda kernel: kernel_ms(self.verified(kernel)))
+            left.insert(0, max(measured, key=lambda n: speeds[n] or 0.0))
+        return (
+            left[-1] if self._trusting else min(left, key=lambda n: kernel_ms(self._kernels[n][1]))
+        )
 
-    def optimize(self) -> TrainingExample | None:
+    def _optimize(self) -> TrainingExample | None:
         """None where every other kernel is slower than the naive one. Where only receipts tell, on
         sizes where a launch is all that takes time (elementwise, on the emulator) the two are
         level, and the better kernel is still what is to be learnt."""
-        if not self.has_baseline:
+        if len(self._kernels) < 2:
             return None
-        naive, *others = self.kernels
-        better = [kernel for kernel in others if self.usable(kernel)]
-        if not better:
-            return None
-        best = self._fastest_of(better)
-        before, after = self.verified(naive), self.verified(best)
-        if best.level in self.speeds:
-            slower = self.speeds[best.level] < 1.0
+        (naive, before), (best, after) = self._kernels[0], self._kernels[self._fastest(1)]
+        if best.level in self._speeds:
+            slower = self._speeds[best.level] < 1.0
         else:
-            slower = not self.trusting and kernel_ms(after) > _NO_SLOWER * kernel_ms(before)
+            slower = not self._trusting and kernel_ms(after) > _NO_SLOWER * kernel_ms(before)
         return None if slower else optimizing(self.task, naive, before, best, after)
 
-    def repair(self) -> TrainingExample | None:
+    def _repair(self) -> TrainingExample | None:
         """None where the judge did not notice the fault."""
-        before = self._broken
-        if not self.has_baseline or before is None or before.verdict.correct:
+        before = next((r for r in self._receipts if r.broken is not None), None)
+        if before is None or before.broken is None or before.verdict.correct:
             return None
-        assert before.broken is not None
-        naive = self.kernels[0]
-        return repairing(self.task, before.broken, before, naive, self._receipts[naive.code])
+        return repairing(self.task, before.broken, before, *self._kernels[0])
 
 
 def kernel_ms(receipt: KernelReceipt | None) -> float:

@@ -11,14 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from coding_framework.data import data_pipeline
 from coding_framework.data.curriculum_manager import Outcome
 from coding_framework.data.data_pipeline import CUDADataLoader, CUDADataPipeline, DataPipelineConfig
 from coding_framework.data.example_store import ExampleStore
 from coding_framework.data.examples import (
-    KERNELBENCH_HAS,
     UNVERIFIED,
-    starter_examples,
     training_examples,
 )
 from coding_framework.data.synthesis.catalog import FAMILIES
@@ -70,21 +67,6 @@ def test_a_curriculum_draws_from_its_tier_and_is_resumed_too() -> None:
     assert [e.id for e in again.get_training_batch(20)] == expected
 
 
-def test_drawn_examples_are_kept_in_a_file_that_other_pipelines_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
-    config = DataPipelineConfig(max_steps=1, roles=(Role.GENERATOR,))
-    one = CUDADataPipeline(config)
-    assert len(one)
-    (file,) = (tmp_path / "datasets").glob("drawn-*.jsonl")
-    written = file.stat().st_mtime_ns
-    other = CUDADataPipeline(config)
-    assert len(other)
-    assert file.stat().st_mtime_ns == written
-    assert one.get_training_batch(20) == other.get_training_batch(20)
-
-
 def test_it_opens_in_two_seconds_where_nothing_is_kept_yet(tmp_path: Path) -> None:
     """In a new process, as a script opens it; its imports are the script's."""
     code = (
@@ -103,40 +85,11 @@ def test_it_opens_in_two_seconds_where_nothing_is_kept_yet(tmp_path: Path) -> No
     assert float(seconds) <= 2.0 * max(1.0, machine_factor())
 
 
-def test_the_starter_examples_are_those_that_training_draws() -> None:
-    for role in (Role.GENERATOR, Role.OPTIMIZER):
-        drawn = {e.id for e in training_examples(role, 1 << 30, max_steps=1)}
-        assert {e.id for e in starter_examples(role, max_steps=1)} == drawn
-        assert not {name.split("/")[1] for name in drawn} & KERNELBENCH_HAS
-
-
 def test_tasks_are_those_of_its_examples(tmp_path: Path) -> None:
     examples = training_examples(Role.GENERATOR, 5)
     store = ExampleStore.write(tmp_path / "examples.jsonl", examples)
     pipeline = CUDADataPipeline(DataPipelineConfig(examples=str(store.path)))
     assert {t.name for t in pipeline.training_tasks()} == {e.task.name for e in examples}
-
-
-def test_other_measured_speeds_draw_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path / "cache"))
-    config = DataPipelineConfig(max_steps=1)
-    assert len(CUDADataPipeline(config))
-    other = tmp_path / data_pipeline.MEASURED_PATH.name
-    other.write_text(data_pipeline.MEASURED_PATH.read_text().replace("128.206", "129.0"))
-    monkeypatch.setattr(data_pipeline, "MEASURED_PATH", other)
-    data_pipeline._source_digest.cache_clear()
-    assert len(CUDADataPipeline(config))
-    data_pipeline._source_digest.cache_clear()
-    assert len(list((tmp_path / "cache" / "datasets").glob("drawn-*.jsonl"))) == 2
-
-
-def test_a_torn_cache_is_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
-    config = DataPipelineConfig(max_steps=1, roles=(Role.GENERATOR,))
-    expected = CUDADataPipeline(config).get_training_batch(20)
-    (file,) = (tmp_path / "datasets").glob("drawn-*.jsonl")
-    file.write_bytes(file.read_bytes()[:1000])
-    assert CUDADataPipeline(config).get_training_batch(20) == expected
 
 
 def test_a_built_set_is_streamed_for_the_roles_asked_for(tmp_path: Path) -> None:
