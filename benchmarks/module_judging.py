@@ -16,7 +16,6 @@ from bench_io import bar
 
 from coding_framework.data.examples import round_robin
 from coding_framework.data.modules import catalog
-from coding_framework.data.modules.receipts import module_receipts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.speeds import write_speeds
 from coding_framework.data.modules.tasks import module_task
@@ -27,6 +26,7 @@ from coding_framework.data.synthesis.receipts import (
     KernelReceipt,
     Key,
     load_receipts,
+    module_receipts,
     pack_receipts,
     task_digest,
 )

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from coding_framework.cuda.many.pool import JudgePool
+from coding_framework.data.faults import FAULTS, broken_kernels
 from coding_framework.data.registry import find_task
 from coding_framework.data.synthesis.catalog import kernels_of
-from coding_framework.data.synthesis.faults import break_kernel
 from coding_framework.data.synthesis.receipts import (
     HARDER_PATH,
     Job,
@@ -26,7 +26,7 @@ from coding_framework.types import Status
 pytestmark = pytest.mark.integration
 
 
-FAULTS = {
+FOUND = {
     "missing_semicolon": Status.COMPILE_ERROR,
     "missing_bounds_check": Status.RUNTIME_ERROR,
     "off_by_one_short": Status.WRONG_OUTPUT,
@@ -37,12 +37,11 @@ async def test_faults_are_found(emulator_pool: JudgePool) -> None:
     naive = kernels_of("mul2_add_relu")[0]
 
     async def check(fault: str, status: Status) -> None:
-        broken = break_kernel(naive.code, 0, fault=fault)
-        assert broken is not None
+        [broken] = broken_kernels(naive.code, 0, among=[f for f in FAULTS if f.name == fault])
         verdict = await emulator_pool.judge(find_task("mul2_add_relu"), broken.code)
         assert verdict.status is status, verdict.reason
 
-    await asyncio.gather(*(check(fault, status) for fault, status in FAULTS.items()))
+    await asyncio.gather(*(check(fault, status) for fault, status in FOUND.items()))
 
 
 async def test_receipts_that_ship_say_what_the_judge_says(emulator_pool: JudgePool) -> None:

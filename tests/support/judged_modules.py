@@ -6,16 +6,22 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from coding_framework.data.modules.catalog import find_draft
-from coding_framework.data.modules.receipts import packaged_module_receipts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
-from coding_framework.data.synthesis.receipts import Job, KernelReceipt, by_task, task_digest
+from coding_framework.data.synthesis.receipts import (
+    MODULES_PATH,
+    Job,
+    KernelReceipt,
+    by_task,
+    packaged_receipts,
+    task_digest,
+)
 
 
 @cache
 def _by_task() -> Mapping[str, Sequence[KernelReceipt]]:
-    return by_task(packaged_module_receipts())
+    return by_task(packaged_receipts(MODULES_PATH))
 
 
 def judged_jobs(draft: ModuleDraft) -> list[Job]:

@@ -35,7 +35,6 @@ from coding_framework.data.mixture import (
 )
 from coding_framework.data.modules.catalog import spare_drafts
 from coding_framework.data.modules.pool import wider_drafts
-from coding_framework.data.modules.receipts import module_receipts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.speeds import level_speeds
 from coding_framework.data.modules.tasks import module_task
@@ -59,6 +58,7 @@ from coding_framework.data.synthesis.receipts import (
     built_receipts_path,
     by_task,
     load_receipts,
+    module_receipts,
     packaged_receipts,
 )
 from coding_framework.errors import UsageError

@@ -19,6 +19,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TypedDict, TypeVar, Unpack
 
+from coding_framework.data.faults import BrokenKernel
 from coding_framework.data.synthesis.catalog import (
     all_functions,
     build_task,
@@ -27,7 +28,6 @@ from coding_framework.data.synthesis.catalog import (
     kernels,
     split_of,
 )
-from coding_framework.data.synthesis.faults import BrokenKernel
 from coding_framework.data.synthesis.function import Function
 from coding_framework.data.synthesis.measured import measured_speeds
 from coding_framework.data.synthesis.receipts import (

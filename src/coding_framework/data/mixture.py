@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from zlib import crc32
 
 from coding_framework.data.examples import (
     Receipts,
@@ -30,10 +31,10 @@ from coding_framework.data.examples import (
     repairing,
     training_examples,
 )
+from coding_framework.data.faults import ARGUMENT_FAULTS, BrokenKernel, broken_kernels
 from coding_framework.data.kernels import kernels_of, write_all
 from coding_framework.data.modules.attributes import with_arguments, with_other_attributes
 from coding_framework.data.modules.catalog import may_be_spelt_anew
-from coding_framework.data.modules.faults import break_module
 from coding_framework.data.modules.other_sizes import at_other_sizes
 from coding_framework.data.modules.pool import shown_drafts
 from coding_framework.data.modules.records import ModuleDraft, ModuleTask
@@ -41,7 +42,6 @@ from coding_framework.data.modules.speeds import Speeds, measured_speed
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
 from coding_framework.data.pairs import kernel_jobs
-from coding_framework.data.synthesis.faults import BrokenKernel
 from coding_framework.data.synthesis.receipts import (
     BROKEN,
     Job,
@@ -228,7 +228,9 @@ def mixture_jobs(drafts: Iterable[ModuleDraft], receipts: Receipts) -> Iterator[
 def _broken(kernels: Iterable[KernelExample], name: str) -> BrokenKernel | None:
     """The naive one with a fault of an argument; None where there is none, or nothing to break."""
     naive = next((kernel for kernel in kernels if kernel.level == "naive"), None)
-    return break_module(naive.code, name) if naive is not None else None
+    if naive is None:
+        return None
+    return next(iter(broken_kernels(naive.code, crc32(name.encode()), among=ARGUMENT_FAULTS)), None)
 
 
 def without_receipts(drafts: Iterable[ModuleDraft], judged: Judgements) -> list[Task]:

@@ -24,9 +24,9 @@ from coding_framework.data.examples import (
     repairing,
     round_robin,
 )
+from coding_framework.data.faults import BrokenKernel, broken_kernels
 from coding_framework.data.kernels import kernels_of, write_all
 from coding_framework.data.synthesis.catalog import family_of
-from coding_framework.data.synthesis.faults import BrokenKernel, break_in_many_ways
 from coding_framework.data.synthesis.function import Function
 from coding_framework.data.synthesis.receipts import (
     BROKEN,
@@ -63,7 +63,7 @@ def pair_jobs(tasks: Iterable[Task]) -> Iterator[Job]:
             continue
         made, seed = kernels_of(task), zlib.crc32(task.name.encode())
         for number, kernel in enumerate(dict.fromkeys((made[0], made[-1]))):
-            for broken in break_in_many_ways(kernel.code, seed + number, REPAIRS // 2):
+            for broken in broken_kernels(kernel.code, seed + number, REPAIRS // 2):
                 yield Job(task, f"{BROKEN}{broken.fault}", broken.code, broken.why_fixed)
 
 

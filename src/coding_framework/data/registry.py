@@ -27,7 +27,6 @@ from coding_framework.data.kernelbench.problems import (
 from coding_framework.data.kernels import kernels_of
 from coding_framework.data.modules import tasks as modules
 from coding_framework.data.modules.catalog import all_drafts, family_names
-from coding_framework.data.modules.receipts import module_receipts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.problem_checks import RandomOutputError, explained, require_function
 from coding_framework.data.synthesis import catalog
@@ -35,6 +34,7 @@ from coding_framework.data.synthesis.function import Function
 from coding_framework.data.synthesis.receipts import (
     KernelReceipt,
     by_task,
+    module_receipts,
     packaged_kernels,
     task_digest,
 )

@@ -18,10 +18,10 @@ from coding_framework.data.mistakes import (
     what_was_wrong,
 )
 from coding_framework.data.modules.catalog import all_drafts
-from coding_framework.data.modules.receipts import module_receipts
 from coding_framework.data.synthesis.receipts import (
     Job,
     KernelReceipt,
+    module_receipts,
     packaged_kernels,
     packaged_receipts,
 )

@@ -15,6 +15,7 @@ from coding_framework.commands.build_data import EXAMPLES_NAME, build_mixture
 from coding_framework.commands.options import MixtureOptions
 from coding_framework.data.example_store import read_training_examples
 from coding_framework.data.examples import Receipts, training_examples
+from coding_framework.data.faults import ARGUMENT_FAULTS, broken_kernels
 from coding_framework.data.kernels import kernels_of
 from coding_framework.data.mixture import (
     BEYOND,
@@ -35,7 +36,6 @@ from coding_framework.data.modules.catalog import (
     spare_drafts,
 )
 from coding_framework.data.modules.epilogues import FUSED_FAMILIES, ONES
-from coding_framework.data.modules.faults import ARGUMENT_FAULTS, break_module
 from coding_framework.data.modules.other_sizes import at_other_sizes
 from coding_framework.data.modules.pool import (
     is_shown,
@@ -44,7 +44,6 @@ from coding_framework.data.modules.pool import (
     validation_modules,
     wider_drafts,
 )
-from coding_framework.data.modules.receipts import packaged_module_receipts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.speeds import (
     ENOUGH,
@@ -56,14 +55,20 @@ from coding_framework.data.modules.speeds import (
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.wider import MANY_TAPS, MOST_TAPS
 from coding_framework.data.modules.writing import write_module
-from coding_framework.data.synthesis.receipts import Job, KernelReceipt, Key
+from coding_framework.data.synthesis.receipts import (
+    MODULES_PATH,
+    Job,
+    KernelReceipt,
+    Key,
+    packaged_receipts,
+)
 from coding_framework.errors import UsageError
 from coding_framework.types import Role, Split, Status
 from support.judged_modules import judged_jobs, judged_kernels
 from support.made_conversations import make_verdict
 
 pytestmark = pytest.mark.unit
-SHIPPED = packaged_module_receipts()
+SHIPPED = packaged_receipts(MODULES_PATH)
 
 
 def test_its_parts_have_the_shares_of_the_plan() -> None:
@@ -498,11 +503,11 @@ def test_each_fault_of_an_argument_is_put_into_a_kernel(fault: object) -> None:
 def test_a_task_has_the_same_fault_each_time_and_some_have_none() -> None:
     name = "m2_conv2d_relu_global_pool_group_norm_dd2f58"
     code = judged_kernels(name)["naive"]
-    one, other = (break_module(code, name) for _ in range(2))
-    assert one is not None
+    one, other = (broken_kernels(code, 3, among=ARGUMENT_FAULTS) for _ in range(2))
     assert one == other
-    assert one.code != code
-    assert break_module("void f() {}", "m1_x") is None
+    assert len(one) == 1
+    assert one[0].code != code
+    assert broken_kernels("void f() {}", 3, among=ARGUMENT_FAULTS) == []
 
 
 def test_kernels_as_synthesised_are_written_where_a_folder_is_named(tmp_path: Path) -> None:

@@ -7,12 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from coding_framework.data.modules.receipts import module_receipts, packaged_module_receipts
-from coding_framework.data.synthesis.receipts import load_receipts, pack_receipts
+from coding_framework.data.synthesis.receipts import (
+    MODULES_PATH,
+    load_receipts,
+    module_receipts,
+    pack_receipts,
+    packaged_receipts,
+)
 from coding_framework.errors import UsageError
 
 pytestmark = pytest.mark.unit
-SOME = list(packaged_module_receipts().values())[:200]
+SOME = list(packaged_receipts(MODULES_PATH).values())[:200]
 
 
 def test_packed_receipts_come_back_in_few_bytes(tmp_path: Path) -> None:

@@ -18,13 +18,12 @@ from coding_framework.data.modules.catalog import (
     module_tasks,
 )
 from coding_framework.data.modules.epilogues import pairs_of
-from coding_framework.data.modules.receipts import packaged_module_receipts
 from coding_framework.data.modules.records import ModuleDraft, shape_of
 from coding_framework.data.modules.sums import result
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
 from coding_framework.data.pairs import PairReport, sft_pairs
-from coding_framework.data.synthesis.receipts import task_digest
+from coding_framework.data.synthesis.receipts import MODULES_PATH, packaged_receipts, task_digest
 from coding_framework.types import Candidate
 from support.judged_modules import judged_jobs
 
@@ -89,7 +88,7 @@ def test_a_module_runs_at_all_its_sizes_and_gives_the_shape_that_is_foretold() -
 
 
 def test_every_receipt_holds_the_kernel_that_was_judged_of_a_task_as_it_is() -> None:
-    shipped = packaged_module_receipts()
+    shipped = packaged_receipts(MODULES_PATH)
     tasks = {draft.name: draft for draft in all_drafts()}
     assert len(shipped) == 12_669
     for receipt in shipped.values():
@@ -107,7 +106,7 @@ def test_every_receipt_holds_the_kernel_that_was_judged_of_a_task_as_it_is() -> 
 def test_pairs_are_of_training_tasks_with_a_correct_receipt() -> None:
     drafts = [draft for draft in sample(2) if judged_jobs(draft)]
     tasks, report = [module_task(write_module(draft)) for draft in drafts], PairReport()
-    made = list(sft_pairs(tasks, packaged_module_receipts(), report))
+    made = list(sft_pairs(tasks, packaged_receipts(MODULES_PATH), report))
     assert {e.task.name for e in made} == {d.name for d in drafts if d.part == "train"}
     assert {e.kind for e in made} == {"generate", "optimize"}
     assert all(e.receipt for e in made)

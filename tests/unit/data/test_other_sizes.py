@@ -15,12 +15,12 @@ from coding_framework.data.modules.catalog import all_drafts
 from coding_framework.data.modules.other_sizes import MOST_ELEMENTS, at_other_sizes
 from coding_framework.data.modules.pointwise import POINTWISE
 from coding_framework.data.modules.pool import shown_drafts
-from coding_framework.data.modules.receipts import packaged_module_receipts
 from coding_framework.data.modules.records import ModuleDraft, Operation
 from coding_framework.data.modules.spelling import OTHER_NAMES
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.tensor_families import tensor_draft
 from coding_framework.data.modules.writing import write_module
+from coding_framework.data.synthesis.receipts import MODULES_PATH, packaged_receipts
 from coding_framework.evaluation.suites import load_suite
 from coding_framework.registry.digests import task_digest
 from support.judged_modules import judged_jobs
@@ -193,7 +193,7 @@ def test_a_share_of_the_mixtures_answers_is_at_other_sizes() -> None:
     parts = {}
     for share in (0.0, 0.67, 1.0):
         mixture = sft_mixture(
-            packaged_module_receipts(), unjudged=True, total=240, drafts=drafts, functions={},
+            packaged_receipts(MODULES_PATH), unjudged=True, total=240, drafts=drafts, functions={},
             other_sizes=share, fits=lambda _: True,
         )  # fmt: skip
         parts[share] = [*mixture.parts["best kernel"], *mixture.parts["another spelling"]]
@@ -212,7 +212,7 @@ def test_a_share_of_the_mixtures_answers_is_at_other_sizes() -> None:
 
 def test_judged_answers_are_of_the_usual_sizes_alone() -> None:
     drafts = [d for d in shown_drafts() if judged_jobs(d)][:8]
-    shipped = packaged_module_receipts()
+    shipped = packaged_receipts(MODULES_PATH)
     found = sft_mixture(shipped, total=24, drafts=drafts, functions={}, other_sizes=1.0)
     assert len(found.parts["best kernel"]) == 8
     assert all(e.receipt and "/other-sizes" not in e.id for e in found.parts["best kernel"])

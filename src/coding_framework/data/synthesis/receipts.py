@@ -24,7 +24,7 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
-from coding_framework.data.synthesis.faults import BrokenKernel
+from coding_framework.data.faults import BrokenKernel
 from coding_framework.data.synthesis.host_code import host_digest
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.paths import cache_dir, write_atomic
@@ -47,6 +47,10 @@ RECEIPTS_PATH = Path(__file__).with_name("receipts.jsonl.xz")
 HARDER_PATH = Path(__file__).with_name("harder_receipts.jsonl.xz")
 """Those of naive kernels of the tiers 2 and 3, which ship beside: with them all tasks together have
 every tier. The starter tasks stay what they are."""
+
+MODULES_PATH = RECEIPTS_PATH.parents[1] / "modules" / RECEIPTS_PATH.name
+"""Those of module kernels, judged and timed on an H200. Only who asks for modules pays for reading
+them, some seconds."""
 
 BROKEN = "broken:"
 """Before the fault, in the level of a kernel that one was put into."""
@@ -194,10 +198,10 @@ def with_naive(task: Task, judged: Sequence[KernelReceipt]) -> Task:
     return task.model_copy(update={"naive_kernel": naive.code})
 
 
-@lru_cache(maxsize=1)
-def packaged_receipts() -> Mapping[Key, KernelReceipt]:
-    """The receipts that ship with the package, read once."""
-    return load_receipts()
+@lru_cache(maxsize=2)
+def packaged_receipts(path: Path = RECEIPTS_PATH) -> Mapping[Key, KernelReceipt]:
+    """The receipts of a file that ships with the package, read once."""
+    return load_receipts(path)
 
 
 def packaged_kernels(task: Task) -> list[KernelReceipt]:
@@ -220,6 +224,11 @@ def all_receipts(built: Path | None = None) -> dict[Key, KernelReceipt]:
     winning."""
     machines = load_receipts(built or built_receipts_path())
     return {**packaged_receipts(), **load_receipts(HARDER_PATH), **machines}
+
+
+def module_receipts(built: Path | None = None) -> dict[Key, KernelReceipt]:
+    """The same, and before all of them the package's receipts of module kernels."""
+    return {**packaged_receipts(MODULES_PATH), **all_receipts(built)}
 
 
 def carried(

@@ -1,7 +1,9 @@
-"""Typical faults, put into a correct kernel: the broken half of a repair pair.
+"""Faults, put into a correct kernel: the broken half of a repair pair.
 
-Each is a small edit of the source as `kernels` writes it, and what was wrong in one line. Not
-guaranteed: that the edit shows (a missing barrier may be harmless on one schedule); the judge
+Each is a small edit of the source as the compiler writes it, and what was wrong in one line.
+`ARGUMENT_FAULTS` are what a model that has learnt functions gets wrong of modules: a padding that
+is left out, a dilation of 1, the channels of the first group, two parameters in the other order.
+Not guaranteed: that the edit shows (a missing barrier may be harmless on one schedule); the judge
 decides, and a pair is used only where its verdict on the broken kernel is not `correct`.
 """
 
@@ -9,8 +11,10 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+Edit = Callable[[str, random.Random], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,7 @@ class Fault:
     name: str
     why_fixed: str
     """What the repair says in one line."""
-    edit: Callable[[str, random.Random], str | None]
+    edit: Edit
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +36,12 @@ class BrokenKernel:
     why_fixed: str
 
 
-def break_kernel(code: str, seed: int, *, fault: str | None = None) -> BrokenKernel | None:
-    """`code` with one fault, drawn by seed among those that apply, or the one of that name."""
-    chosen = [f for f in FAULTS if fault is None or f.name == fault]
-    return next(iter(_broken(code, seed, chosen, 1)), None)
-
-
-def break_in_many_ways(code: str, seed: int, count: int) -> list[BrokenKernel]:
+def broken_kernels(
+    code: str, seed: int, count: int = 1, among: Sequence[Fault] | None = None
+) -> list[BrokenKernel]:
     """Up to `count` kernels with one fault each, no two of the same kind or text, drawn by seed
-    among all that apply."""
-    return _broken(code, seed, list(FAULTS), count)
-
-
-def _broken(code: str, seed: int, faults: list[Fault], count: int) -> list[BrokenKernel]:
-    rng = random.Random(seed)
+    among all that apply. among: by default `FAULTS`."""
+    faults, rng = list(FAULTS if among is None else among), random.Random(seed)
     rng.shuffle(faults)
     found: dict[str, BrokenKernel] = {}
     for fault in faults:
@@ -57,14 +53,14 @@ def _broken(code: str, seed: int, faults: list[Fault], count: int) -> list[Broke
     return list(found.values())
 
 
-def _replace(old: str, new: str) -> Callable[[str, random.Random], str | None]:
+def _replace(old: str, new: str) -> Edit:
     def edit(code: str, rng: random.Random) -> str | None:
         return code.replace(old, new, 1) if old in code else None
 
     return edit
 
 
-def _substitute(pattern: str, new: str) -> Callable[[str, random.Random], str | None]:
+def _substitute(pattern: str, new: str) -> Edit:
     compiled = re.compile(pattern)
 
     def edit(code: str, rng: random.Random) -> str | None:
@@ -209,5 +205,77 @@ FAULTS: tuple[Fault, ...] = (
         "integer_type",
         "The accumulator was an int, which cut off every fraction.",
         _substitute(r"\n( +)float (\w+) = 0\.0f;", r"\n\1int \2 = 0;"),
+    ),
+)
+
+
+# --- of arguments ---------------------------------------------------------------------------------
+
+
+def _everywhere(pattern: str, new: str) -> Edit:
+    def edit(code: str, rng: random.Random) -> str | None:
+        return re.sub(pattern, new, code)
+
+    return edit
+
+
+_PARAMETERS = re.compile(r"torch::Tensor forward\((?P<all>[^)]*)\)")
+
+
+def _swap_parameters(code: str, rng: random.Random) -> str | None:
+    """Two neighbouring parameters of `forward` change places; the inputs stay."""
+    found = _PARAMETERS.search(code)
+    if found is None:
+        return None
+    parts = found["all"].split(", ")
+    places = [
+        i
+        for i in range(1, len(parts) - 1)
+        if all("_weight" in p or "_bias" in p or " weight" in p or " bias" in p
+               for p in parts[i : i + 2])
+    ]  # fmt: skip
+    if not places:
+        return None
+    i = rng.choice(places)
+    parts[i], parts[i + 1] = parts[i + 1], parts[i]
+    return code[: found.start("all")] + ", ".join(parts) + code[found.end("all") :]
+
+
+_PLACE = r"(int p\d = [^;\n]*?)"
+ARGUMENT_FAULTS: tuple[Fault, ...] = (
+    Fault(
+        "padding_left_out",
+        "The padding was left out: the window begins that many elements before its place.",
+        _everywhere(_PLACE + r" - \d+;", r"\1;"),
+    ),
+    Fault(
+        "stride_of_1",
+        "The stride was left out: the window of place i begins at i times the stride.",
+        _everywhere(r"(int p\d = i\d) \* \d+ \+", r"\1 +"),
+    ),
+    Fault(
+        "dilation_of_1",
+        "The dilation was left out: the elements of the window lie that far apart.",
+        _everywhere(_PLACE + r"(r\d) \* \d+", r"\1\2"),
+    ),
+    Fault(
+        "first_group",
+        "The input channels of the first group were read for all groups.",
+        _everywhere(r"\(i1 / mg \* cg \+ e\)", "e"),
+    ),
+    Fault(
+        "parameter_order",
+        "Two parameters were taken in the other order: it is that of the module's definition.",
+        _swap_parameters,
+    ),
+    Fault(
+        "constant_of_the_default",
+        "The default of eps was taken instead of the argument that the module gives.",
+        _everywhere(r"(rsqrtf\([^;\n]* \+ )(?!1e-05f)[\d.e-]+f\)", r"\g<1>1e-05f)"),
+    ),
+    Fault(
+        "negative_sign_lost",
+        "The sign of a negative constant was lost.",
+        _everywhere(r"\(-(\d[\d.e-]*f)\)", r"\1"),
     ),
 )
