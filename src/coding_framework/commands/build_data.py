@@ -17,11 +17,15 @@ from pathlib import Path
 from coding_framework.agents.prompts import ANSWER_TOKENS
 from coding_framework.commands.options import MixtureOptions, TaskSelection
 from coding_framework.data.audit import AuditReport, audit_split, outside_overlap
-from coding_framework.data.example_store import ExampleStore, read_training_examples
-from coding_framework.data.examples import UNVERIFIED, round_robin, training_examples
+from coding_framework.data.example_store import (
+    BuildReport,
+    ExampleStore,
+    SetManifest,
+    read_training_examples,
+)
+from coding_framework.data.examples import UNVERIFIED, in_turn, training_examples
 from coding_framework.data.kernelbench.problems import load_problem_file, load_problem_rows
 from coding_framework.data.mistakes import (
-    MistakeReport,
     repairs_of_mistakes,
     stored_conversations,
 )
@@ -39,21 +43,14 @@ from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.speeds import level_speeds
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
-from coding_framework.data.pairs import (
-    PairReport,
-    balanced,
-    kernel_jobs,
-    pair_jobs,
-    sft_pairs,
-)
+from coding_framework.data.pairs import kernel_jobs, pair_jobs, sft_pairs
 from coding_framework.data.provenance import dataset_card
 from coding_framework.data.registry import select_functions, select_modules
-from coding_framework.data.sakana_loader import SakanaDataLoader
+from coding_framework.data.sakana_loader import ArchiveRow, SakanaDataLoader, archive_examples_of
 from coding_framework.data.statistics import TaskStatistics, task_statistics
-from coding_framework.data.synthesis.catalog import build_task
+from coding_framework.data.synthesis.catalog import build_task, family_of
 from coding_framework.data.synthesis.function import Function
 from coding_framework.data.synthesis.receipts import (
-    KernelReceipt,
     all_receipts,
     built_receipts_path,
     by_task,
@@ -61,33 +58,25 @@ from coding_framework.data.synthesis.receipts import (
     module_receipts,
     packaged_receipts,
 )
-from coding_framework.errors import UsageError
+from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.paths import cache_dir, write_atomic, write_json_atomic
 from coding_framework.run.judged import judge_jobs
-from coding_framework.types import (
-    Record,
-    Role,
-    Split,
-    Task,
-    TaskScope,
-)
+from coding_framework.store.events import log
+from coding_framework.types import Role, Split, Task, TaskScope, Verdict
 
 EXAMPLES_NAME = "examples.jsonl"
 
 
 def selected_functions(selection: TaskSelection) -> list[Function]:
-    """The catalogue's functions that were asked for."""
+    """The catalogue's functions that were asked for, balanced over the families."""
     chosen = select_functions(split=selection.split, family=selection.family, tier=selection.tier)
-    return balanced(chosen, selection.count)
+    return in_turn(chosen, lambda function: family_of(function).name, selection.count)
 
 
 def selected_modules(selection: TaskSelection) -> list[ModuleDraft]:
-    """The drafts of modules that were asked for, balanced over the families."""
+    """The drafts of modules that were asked for, likewise."""
     chosen = select_modules(split=selection.split, family=selection.family, tier=selection.tier)
-    families: dict[str, list[ModuleDraft]] = {}
-    for draft in chosen:
-        families.setdefault(draft.family, []).append(draft)
-    return list(islice(round_robin(families.values()), selection.count))
+    return in_turn(chosen, lambda draft: draft.family, selection.count)
 
 
 def _task(draft: ModuleDraft) -> Task:
@@ -135,17 +124,6 @@ def statistics(selection: TaskSelection) -> TaskStatistics:
 # --- data build-sft ------------------------------------------------------------------------------
 
 
-class SftManifest(Record):
-    """What a built set holds. Maker: `build_sft`. Consumers: people, `cuda-rl data card`."""
-
-    source: str
-    """Where the examples come from; says so where synthesis stands in for the archive."""
-    examples: int
-    kept: dict[str, int]
-    left_out: dict[str, int]
-    file: str
-
-
 def build_sft(
     selection: TaskSelection,
     output: Path | None = None,
@@ -153,7 +131,7 @@ def build_sft(
     judge: bool = True,
     workers: int | None = None,
     however_long: bool = True,
-) -> SftManifest:
+) -> SetManifest:
     """Pairs of the selected tasks into a folder: examples with their index, manifest, card.
 
     judge: first judge the kernels and faults that have no receipt; else they are left out.
@@ -173,7 +151,7 @@ def build_sft(
     if judge:
         judge_jobs(jobs, path, workers, known=known, however_long=however_long)
         known |= load_receipts(path)
-    report = PairReport()
+    report = BuildReport()
     store = ExampleStore.write(folder / EXAMPLES_NAME, sft_pairs(tasks, known, report))
     return _finish_set(store, selection.scope, report)
 
@@ -185,39 +163,42 @@ def build_archive_sft(
     allow_synthetic: bool = False,
     limit: int | None = None,
     workers: int | None = None,
-) -> SftManifest:
+) -> SetManifest:
     """Examples of the archive's kernels that our judge finds correct; what it finds otherwise is
     listed with its evidence in `disagreements.jsonl`."""
     folder = output or datasets_dir() / "archive"
-    receipts_file = folder / "receipts.jsonl"
-    loader = SakanaDataLoader(source, allow_synthetic=allow_synthetic)
-    count = sys.maxsize if limit is None else limit
-    if loader.is_readable():
-        jobs = loader.jobs()
-        judge_jobs(
-            (job for _, job in zip(range(count), jobs, strict=False)), receipts_file, workers
-        )
-        print(loader.report.summary(), file=sys.stderr)
-    receipts = load_receipts(receipts_file)
-    examples = loader.examples(min(count, 1 << 20), receipts)
-    report = PairReport()
-    for example in examples:
-        report.kept[f"tier {example.task.tier} {example.kind}"] += 1
+    loader, told, report = SakanaDataLoader(source), str(source), BuildReport()
+    try:
+        next(loader.rows(), None)
+    except CodingFrameworkError as e:
+        if not allow_synthetic:
+            raise
+        log.warning("archive not read; synthesised examples instead", error=str(e))
+        told = f"synthesis, for {source} could not be read"
+        examples = training_examples(Role.GENERATOR, 1 << 20 if limit is None else limit)
+    else:
+        receipts_file = folder / "receipts.jsonl"
+        judge_jobs(islice(loader.jobs(), limit), receipts_file, workers)
+        print(f"{source}: {loader.report.summary()}", file=sys.stderr)
+        receipts, right, lines = load_receipts(receipts_file), [], []
+        for row, job, receipt in islice(loader.judged(receipts), limit):
+            if receipt is not None and receipt.verdict.correct:
+                right.append(job)
+            elif receipt is not None:
+                lines.append(f"{_disagreement(row, receipt.verdict)}\n")
+        examples = archive_examples_of(right, receipts)
+        write_atomic(folder / "disagreements.jsonl", "".join(lines))
+    report.kept.update(f"tier {e.task.tier} {e.kind}" for e in examples)
     report.left_out.update(loader.report.skipped)
     store = ExampleStore.write(folder / EXAMPLES_NAME, examples)
-    if loader.is_readable():
-        lines = [_disagreement(row.op_name, row.kernel_name, r) for row, r in
-                 loader.disagreements(receipts)]  # fmt: skip
-        write_atomic(folder / "disagreements.jsonl", "".join(f"{line}\n" for line in lines))
-    return _finish_set(store, loader.report.source, report)
+    return _finish_set(store, told, report)
 
 
-def _disagreement(op_name: str, kernel_name: str, receipt: KernelReceipt) -> str:
-    verdict = receipt.verdict
+def _disagreement(row: ArchiveRow, verdict: Verdict) -> str:
     return json.dumps(
         {
-            "op": op_name,
-            "kernel": kernel_name,
+            "op": row.op_name,
+            "kernel": row.kernel_name,
             "status": verdict.status.value,
             "reason": verdict.reason,
             "evidence": [f"{c.rule}: {c.message}" for c in verdict.cheats],
@@ -225,14 +206,8 @@ def _disagreement(op_name: str, kernel_name: str, receipt: KernelReceipt) -> str
     )
 
 
-def _finish_set(store: ExampleStore, source: str, report: PairReport) -> SftManifest:
-    manifest = SftManifest(
-        source=source,
-        examples=len(store),
-        kept=dict(sorted(report.kept.items())),
-        left_out=dict(sorted(report.left_out.items())),
-        file=str(store.path),
-    )
+def _finish_set(store: ExampleStore, source: str, report: BuildReport) -> SetManifest:
+    manifest = SetManifest.of(store, source, report)
     folder = store.path.parent
     write_json_atomic(folder / "manifest.json", manifest.model_dump())
     write_atomic(folder / "card.md", dataset_card(store[i] for i in range(len(store))))
@@ -288,23 +263,12 @@ def build_mixture(
 # --- data mistakes -------------------------------------------------------------------------------
 
 
-class MistakesManifest(Record):
-    """What a set of repaired mistakes holds. Maker: `build_mistakes`. Consumer: people."""
-
-    conversations: int
-    examples: int
-    tasks: int
-    kept: dict[str, int]
-    left_out: dict[str, int]
-    file: str
-
-
 def build_mistakes(
     conversations: Sequence[Path], output: Path, *, per_task: int, seed: int, scope: TaskScope
-) -> MistakesManifest:
+) -> SetManifest:
     """Repairs of the wrong kernels of stored conversations, into a file. Raises UsageError where
     none can be made."""
-    report = MistakeReport()
+    report = BuildReport()
     examples = repairs_of_mistakes(
         stored_conversations(conversations, report),
         packaged_receipts() if scope == "starter" else all_receipts(),
@@ -320,15 +284,7 @@ def build_mistakes(
             f"no wrong kernel of a training task in {report.conversations} conversations can be "
             f"learnt from ({why or 'all are correct'}): see --task-scope and `cuda-rl tasks build`"
         )
-    store = ExampleStore.write(output, examples)
-    return MistakesManifest(
-        conversations=report.conversations,
-        examples=len(store),
-        tasks=len({entry.task for entry in store.entries}),
-        kept=dict(sorted(report.kept.items())),
-        left_out=dict(sorted(report.left_out.items())),
-        file=str(output),
-    )
+    return SetManifest.of(ExampleStore.write(output, examples), "conversations", report)
 
 
 # --- data card, data audit -----------------------------------------------------------------------

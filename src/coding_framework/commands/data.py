@@ -107,12 +107,12 @@ def run_build_sft(args: Namespace) -> int:
     if options.source == "synthesis" and (options.archive or options.allow_synthetic):
         raise UsageError("--archive and --allow-synthetic are for --source archive")
     from coding_framework.commands.build_data import build_archive_sft, build_sft
-    from coding_framework.data.archive_rows import HUB_NAME
+    from coding_framework.data.provenance import ARCHIVE
 
     workers = options.workers or None
     if options.source == "archive":
         manifest = build_archive_sft(
-            options.archive or HUB_NAME,
+            options.archive or ARCHIVE,
             options.output,
             allow_synthetic=options.allow_synthetic,
             limit=selection.count,

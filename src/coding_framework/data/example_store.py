@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -43,6 +45,44 @@ class IndexEntry(Record):
             kind=example.kind,
             offset=offset,
             length=length,
+        )
+
+
+@dataclass
+class BuildReport:
+    """What came of a build, counted while it goes on. Makers: `pairs`, `mistakes`. Consumer: the
+    set's manifest."""
+
+    conversations: int = 0
+    """That were read."""
+    kept: Counter[str] = field(default_factory=Counter)
+    """By tier, and by kind or status: "tier 0 generate", "tier 2 wrong_output"."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """By reason."""
+
+
+class SetManifest(Record):
+    """What a built set holds. Maker: `of`. Consumers: people, `cuda-rl data card`."""
+
+    source: str
+    """Where the examples come from; says so where synthesis stands in for the archive."""
+    conversations: int
+    examples: int
+    tasks: int
+    kept: dict[str, int]
+    left_out: dict[str, int]
+    file: str
+
+    @classmethod
+    def of(cls, store: ExampleStore, source: str, report: BuildReport) -> Self:
+        return cls(
+            source=source,
+            conversations=report.conversations,
+            examples=len(store),
+            tasks=len({entry.task for entry in store.entries}),
+            kept=dict(sorted(report.kept.items())),
+            left_out=dict(sorted((+report.left_out).items())),
+            file=str(store.path),
         )
 
 

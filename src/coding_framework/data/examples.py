@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import TypedDict, TypeVar, Unpack
@@ -347,6 +347,14 @@ def functions_of(
     for name, members in families.items():
         random.Random(f"{name}:{split}:{seed}").shuffle(members)
     return list(families.values())
+
+
+def in_turn(found: Iterable[T], group: Callable[[T], str], count: int | None = None) -> list[T]:
+    """The first `count`, one of each group in turn; None: all."""
+    groups: dict[str, list[T]] = {}
+    for one in found:
+        groups.setdefault(group(one), []).append(one)
+    return list(islice(round_robin(groups.values()), count))
 
 
 def round_robin(groups: Iterable[Iterable[T]]) -> Iterator[T]:

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 from pathlib import Path
 
-from coding_framework.data.examples import Receipts, round_robin
+from coding_framework.data.example_store import BuildReport
+from coding_framework.data.examples import Receipts, in_turn, round_robin
 from coding_framework.data.modules.catalog import find_draft
 from coding_framework.data.modules.tasks import find_module_task
 from coding_framework.data.synthesis.catalog import (
@@ -62,20 +62,8 @@ _NOT_SHOWN = (Status.CORRECT, Status.CHEATING, Status.UNSUPPORTED)
 # --- conversations ------------------------------------------------------------------------------
 
 
-@dataclass
-class MistakeReport:
-    """What came of a build. Makers: `stored_conversations`, `repairs_of_mistakes`. Consumer: the
-    manifest."""
-
-    conversations: int = 0
-    kept: Counter[str] = field(default_factory=Counter)
-    """By tier and status: "tier 2 wrong_output"."""
-    left_out: Counter[str] = field(default_factory=Counter)
-    """Lines, conversations and wrong turns, by reason."""
-
-
 def stored_conversations(
-    files: Iterable[Path], report: MistakeReport
+    files: Iterable[Path], report: BuildReport
 ) -> Iterator[CUDAConversationState]:
     """The conversations of JSON-lines files: rollouts of RL, or states as evaluations store them.
 
@@ -109,7 +97,7 @@ def stored_conversations(
 def repairs_of_mistakes(
     conversations: Iterable[CUDAConversationState],
     receipts: Receipts,
-    report: MistakeReport,
+    report: BuildReport,
     *,
     per_task: int = PER_TASK,
     seed: int = 0,
@@ -126,7 +114,7 @@ def repairs_of_mistakes(
     targets = _Targets(functions, receipts, of_modules)
     groups = []
     for name, wrong in sorted(_judged(conversations, targets, report).items()):
-        target, drawn = targets.of(name), list(_drawn(name, wrong, seed))
+        target, drawn = targets.of(name), _drawn(name, wrong, seed)
         report.left_out["more than wanted of a task"] += len(drawn[per_task:])
         for _, verdict in drawn[:per_task]:
             report.kept[f"tier {target.task.tier} {verdict.status.value}"] += 1
@@ -215,7 +203,7 @@ class _Targets:
 
 
 def _judged(
-    conversations: Iterable[CUDAConversationState], targets: _Targets, report: MistakeReport
+    conversations: Iterable[CUDAConversationState], targets: _Targets, report: BuildReport
 ) -> dict[str, dict[str, Verdict]]:
     """The first verdict on each wrong kernel, by task and code. A kernel that was also found
     correct is left out: one of its verdicts is wrong."""
@@ -258,14 +246,11 @@ def _why_not(turn: ConversationTurn, target: _Target) -> str:
     return "the right kernel itself" if right else ""
 
 
-def _drawn(name: str, wrong: Mapping[str, Verdict], seed: int) -> Iterator[tuple[str, Verdict]]:
+def _drawn(name: str, wrong: Mapping[str, Verdict], seed: int) -> list[tuple[str, Verdict]]:
     """A task's mistakes in an order drawn by seed, one of each status in turn."""
     found = sorted(wrong.items())
     random.Random(f"{name}:{seed}").shuffle(found)
-    by_status: dict[Status, list[tuple[str, Verdict]]] = {}
-    for code, verdict in found:
-        by_status.setdefault(verdict.status, []).append((code, verdict))
-    return round_robin(by_status.values())
+    return in_turn(found, lambda pair: pair[1].status)
 
 
 def _repair(target: _Target, code: str, verdict: Verdict) -> TrainingExample:

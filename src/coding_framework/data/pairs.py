@@ -9,25 +9,20 @@ the kernel's normalised source stands for it.
 from __future__ import annotations
 
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import islice
 
 from coding_framework.data.audit import normalised_source
+from coding_framework.data.example_store import BuildReport
 from coding_framework.data.examples import (
     KERNELBENCH_HAS,
     generating,
     kernel_ms,
     optimizing,
     repairing,
-    round_robin,
 )
 from coding_framework.data.faults import BrokenKernel, broken_kernels
 from coding_framework.data.kernels import kernels_of, write_all
-from coding_framework.data.synthesis.catalog import family_of
-from coding_framework.data.synthesis.function import Function
 from coding_framework.data.synthesis.receipts import (
     BROKEN,
     Job,
@@ -67,28 +62,10 @@ def pair_jobs(tasks: Iterable[Task]) -> Iterator[Job]:
                 yield Job(task, f"{BROKEN}{broken.fault}", broken.code, broken.why_fixed)
 
 
-def balanced(functions: Sequence[Function], count: int | None) -> list[Function]:
-    """The first `count`, one of each family in turn; None: all."""
-    families: dict[str, list[Function]] = {}
-    for function in functions:
-        families.setdefault(family_of(function).name, []).append(function)
-    return list(islice(round_robin(families.values()), count))
-
-
-@dataclass
-class PairReport:
-    """What came of a build. Maker: `sft_pairs`. Consumer: the manifest."""
-
-    kept: Counter[str] = field(default_factory=Counter)
-    """By tier and kind: "tier 0 generate"."""
-    left_out: Counter[str] = field(default_factory=Counter)
-    """By reason."""
-
-
 def sft_pairs(
     tasks: Iterable[Task],
     receipts: Mapping[Key, KernelReceipt],
-    report: PairReport,
+    report: BuildReport,
 ) -> Iterator[TrainingExample]:
     """All pairs of the training tasks, deterministic, counted in `report` as they are made."""
     judged = by_task(receipts)
@@ -109,7 +86,7 @@ def sft_pairs(
 
 
 def _pairs(
-    task: Task, receipts: Sequence[KernelReceipt], report: PairReport
+    task: Task, receipts: Sequence[KernelReceipt], report: BuildReport
 ) -> Iterator[tuple[TrainingExample, tuple[str, ...]]]:
     written = [r for r in receipts if r.broken is None]
     correct = [r for r in written if r.verdict.correct]

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from coding_framework.errors import UsageError
 from coding_framework.types import TrainingExample
 
+ARCHIVE, ARCHIVE_LICENCE = "SakanaAI/AI-CUDA-Engineer-Archive", "CC-BY-4.0"
+"""The AI CUDA Engineer Archive, by its name on the hub."""
 FORBIDDEN_SOURCES = {
     "compute-eval": "its terms reserve it for evaluation",
     "leetgpu-challenges": "its licence does not allow training",

@@ -62,32 +62,24 @@ class TaskStatistics(Record):
 def task_statistics(tasks: Iterable[Task], receipts: Mapping[Key, KernelReceipt]) -> TaskStatistics:
     """Counts of the tasks and of their judged kernels."""
     of_task = by_task(receipts)
-    counts: dict[str, Counter[str]] = {}
-    levels: dict[str, dict[str, None]] = {}
-    tiers: dict[str, int] = {}
-    number = 0
+    counts: dict[tuple[int, str], Counter[str]] = {}
+    levels: dict[tuple[int, str], dict[str, None]] = {}
     for task in tasks:
-        number += 1
-        tiers[task.family] = task.tier
-        count = counts.setdefault(task.family, Counter())
+        place = task.tier, task.family
+        count = counts.setdefault(place, Counter())
         count[task.split.value] += 1
         for receipt in of_task.get(task_digest(task), ()):
             if receipt.broken is None:
-                levels.setdefault(task.family, {})[receipt.level] = None
+                levels.setdefault(place, {})[receipt.level] = None
                 count["judged"] += 1
                 count["correct"] += receipt.verdict.correct
-    return TaskStatistics(
-        tasks=number,
-        families=tuple(
-            FamilyStatistics(
-                family=name,
-                tier=tiers[name],
-                train=count["train"],
-                held_out=count["held_out"],
-                judged=count["judged"],
-                correct=count["correct"],
-                levels=tuple(levels.get(name, ())),
-            )
-            for name, count in sorted(counts.items(), key=lambda item: (tiers[item[0]], item[0]))
-        ),
+    families = tuple(
+        FamilyStatistics(
+            family=family,
+            tier=tier,
+            levels=tuple(levels.get((tier, family), ())),
+            **{name: count[name] for name in ("train", "held_out", "judged", "correct")},
+        )
+        for (tier, family), count in sorted(counts.items())
     )
+    return TaskStatistics(tasks=sum(f.train + f.held_out for f in families), families=families)

@@ -17,9 +17,8 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from coding_framework.data.archive_rows import LEVELS
 from coding_framework.data.examples import round_robin
-from coding_framework.data.sakana_loader import SakanaDataLoader
+from coding_framework.data.sakana_loader import LEVELS, SakanaDataLoader, archive_examples_of
 from coding_framework.data.synthesis.receipts import Job, load_receipts
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.paths import cache_dir
@@ -95,7 +94,7 @@ def _of_level(source: str, level: int, count: int, folder: Path) -> Sequence[Tra
         return ()
     receipts_file = folder / "receipts.jsonl"
     judge_jobs(jobs, receipts_file, None)
-    return loader.examples_of(jobs, load_receipts(receipts_file))[:count]
+    return archive_examples_of(jobs, load_receipts(receipts_file))[:count]
 
 
 def _one_of_each(jobs: Iterator[Job]) -> Iterator[Job]:

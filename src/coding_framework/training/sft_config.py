@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from coding_framework.agents.prompts import TAUGHT_PROMPTS
-from coding_framework.data.archive_rows import HUB_NAME
+from coding_framework.data.provenance import ARCHIVE
 from coding_framework.store.records import SFTEpoch
 from coding_framework.types import (
     Config,
@@ -52,7 +52,7 @@ class SFTConfig(Config):
     or mixed, which is half of each. The optimizer's are always synthesised.
 
     The archive's kernels are judged here first, once: only correct ones are learnt."""
-    archive: str = HUB_NAME
+    archive: str = ARCHIVE
     """With --data archive or mixed: a file or folder of the archive's rows (.jsonl, .parquet), or
     its name on the hub. Where it cannot be read, synthesised kernels are learnt, and the result
     says so."""

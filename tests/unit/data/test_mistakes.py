@@ -9,10 +9,9 @@ import pytest
 
 from coding_framework import cli
 from coding_framework.agents.prompts import build_messages, messages_for_example
-from coding_framework.data.example_store import ExampleStore, read_training_examples
+from coding_framework.data.example_store import BuildReport, ExampleStore, read_training_examples
 from coding_framework.data.examples import held_out_tasks, training_tasks
 from coding_framework.data.mistakes import (
-    MistakeReport,
     repairs_of_mistakes,
     stored_conversations,
     what_was_wrong,
@@ -111,8 +110,8 @@ def wrong(code: str, status: Status = Status.WRONG_OUTPUT, task: Task = TASK) ->
 
 def repairs(
     *states: CUDAConversationState, **changes: Any
-) -> tuple[list[TrainingExample], MistakeReport]:
-    report = MistakeReport()
+) -> tuple[list[TrainingExample], BuildReport]:
+    report = BuildReport()
     return repairs_of_mistakes(states, packaged_receipts(), report, **changes), report
 
 
@@ -151,7 +150,7 @@ def test_the_answer_is_the_right_kernel_that_is_most_like_the_wrong_one() -> Non
 
 
 def test_a_task_whose_kernel_has_no_receipt_teaches_nothing() -> None:
-    report = MistakeReport()
+    report = BuildReport()
     assert repairs_of_mistakes([state(wrong("bad"))], {}, report) == []
     assert report.left_out == {"task without a kernel judged correct": 1}
 
@@ -337,7 +336,7 @@ def run(capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str, str]
 
 def test_rollouts_of_rl_and_states_of_evaluations_are_read(tmp_path: Path) -> None:
     one, two = state(wrong("one")), state(wrong("two"))
-    report = MistakeReport()
+    report = BuildReport()
     files = [
         write(tmp_path / "rl", rollout(one), rollout(two)[:80]),
         write(tmp_path / "states", two.model_dump_json()),

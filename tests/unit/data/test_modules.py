@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from coding_framework.data.example_store import BuildReport
 from coding_framework.data.modules.catalog import (
     HELD_OUT,
     HELD_OUT_FAMILIES,
@@ -22,7 +23,7 @@ from coding_framework.data.modules.records import ModuleDraft, shape_of
 from coding_framework.data.modules.sums import result
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
-from coding_framework.data.pairs import PairReport, sft_pairs
+from coding_framework.data.pairs import sft_pairs
 from coding_framework.data.synthesis.receipts import MODULES_PATH, packaged_receipts, task_digest
 from coding_framework.types import Candidate
 from support.judged_modules import judged_jobs
@@ -105,7 +106,7 @@ def test_every_receipt_holds_the_kernel_that_was_judged_of_a_task_as_it_is() -> 
 
 def test_pairs_are_of_training_tasks_with_a_correct_receipt() -> None:
     drafts = [draft for draft in sample(2) if judged_jobs(draft)]
-    tasks, report = [module_task(write_module(draft)) for draft in drafts], PairReport()
+    tasks, report = [module_task(write_module(draft)) for draft in drafts], BuildReport()
     made = list(sft_pairs(tasks, packaged_receipts(MODULES_PATH), report))
     assert {e.task.name for e in made} == {d.name for d in drafts if d.part == "train"}
     assert {e.kind for e in made} == {"generate", "optimize"}

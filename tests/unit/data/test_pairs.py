@@ -7,14 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from coding_framework.data.example_store import ExampleStore
-from coding_framework.data.pairs import (
-    PairReport,
-    balanced,
-    kernel_jobs,
-    pair_jobs,
-    sft_pairs,
-)
+from coding_framework.data.example_store import BuildReport, ExampleStore
+from coding_framework.data.examples import in_turn
+from coding_framework.data.pairs import kernel_jobs, pair_jobs, sft_pairs
 from coding_framework.data.statistics import task_statistics
 from coding_framework.data.synthesis.catalog import (
     all_functions,
@@ -38,7 +33,10 @@ from coding_framework.types import (
 
 pytestmark = pytest.mark.unit
 
-FUNCTIONS = balanced(workload_catalog(), 60) + balanced(catalog(), 6)
+FUNCTIONS = [
+    *in_turn(workload_catalog(), lambda f: family_of(f).name, 60),
+    *in_turn(catalog(), lambda f: family_of(f).name, 6),
+]
 TASKS = [build_task(function) for function in FUNCTIONS]
 
 
@@ -80,14 +78,14 @@ def receipts() -> dict[Key, KernelReceipt]:
 
 
 def test_a_balanced_draw_takes_every_family_in_turn() -> None:
-    drawn = balanced(all_functions(), 118)
+    drawn = in_turn(all_functions(), lambda f: family_of(f).name, 118)
     assert {family_of(f).name for f in drawn} == set(family_names())
 
 
 def test_every_kernel_every_improvement_and_several_repairs_become_pairs(
     receipts: dict[Key, KernelReceipt],
 ) -> None:
-    report = PairReport()
+    report = BuildReport()
     examples = list(sft_pairs(TASKS, receipts, report))
     assert sum(report.kept.values()) == len(examples)
     assert {e.task.split for e in examples} == {Split.TRAIN}
@@ -101,7 +99,7 @@ def test_every_kernel_every_improvement_and_several_repairs_become_pairs(
             assert example.why
             assert example.previous_verdict is not None
             assert example.previous_verdict.correct == (example.kind == "optimize")
-    assert [e.id for e in sft_pairs(TASKS, receipts, PairReport())] == [e.id for e in examples]
+    assert [e.id for e in sft_pairs(TASKS, receipts, BuildReport())] == [e.id for e in examples]
 
 
 def test_equal_device_code_is_taken_once(receipts: dict[Key, KernelReceipt]) -> None:
@@ -115,7 +113,7 @@ def test_equal_device_code_is_taken_once(receipts: dict[Key, KernelReceipt]) -> 
         )
         for key, r in receipts.items()
     }
-    report = PairReport()
+    report = BuildReport()
     examples = list(sft_pairs(TASKS, same, report))
     assert sorted(e.kind for e in examples) == ["generate", "optimize", "repair"]
     assert report.left_out["device code seen before"] > 100
@@ -124,7 +122,7 @@ def test_equal_device_code_is_taken_once(receipts: dict[Key, KernelReceipt]) -> 
 def test_what_is_not_judged_or_not_right_is_left_out_and_counted(
     receipts: dict[Key, KernelReceipt],
 ) -> None:
-    report = PairReport()
+    report = BuildReport()
     assert list(sft_pairs(TASKS, {}, report)) == []
     assert report.left_out["not judged"] > 20
     wrong = {
@@ -142,7 +140,7 @@ def test_what_is_not_judged_or_not_right_is_left_out_and_counted(
 def test_a_store_gives_the_examples_back_by_number(
     tmp_path: Path, receipts: dict[Key, KernelReceipt]
 ) -> None:
-    examples = list(sft_pairs(TASKS[:20], receipts, PairReport()))
+    examples = list(sft_pairs(TASKS[:20], receipts, BuildReport()))
     with ExampleStore.write(tmp_path / "set" / "examples.jsonl", examples) as store:
         assert len(store) == len(examples)
         assert [store[i] for i in range(len(store))] == examples
@@ -159,7 +157,7 @@ def test_a_file_without_its_index_or_shorter_than_it_says_is_refused(
     tmp_path: Path, receipts: dict[Key, KernelReceipt]
 ) -> None:
     path = tmp_path / "examples.jsonl"
-    ExampleStore.write(path, sft_pairs(TASKS[:20], receipts, PairReport())).close()
+    ExampleStore.write(path, sft_pairs(TASKS[:20], receipts, BuildReport())).close()
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(UsageError, match="shorter than its index"):
         ExampleStore(path)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coding_framework.data.archive_rows import LoadReport, read_rows
 from coding_framework.data.examples import training_examples
 from coding_framework.data.provenance import FORBIDDEN_SOURCES, dataset_card, require_trainable
+from coding_framework.data.sakana_loader import SakanaDataLoader
 from coding_framework.errors import UsageError
 from coding_framework.types import Role
 
@@ -18,7 +18,7 @@ def test_data_whose_licence_forbids_training_cannot_enter(name: str) -> None:
     with pytest.raises(UsageError, match="cannot become training data"):
         require_trainable(name)
     with pytest.raises(UsageError, match="cannot become training data"):
-        list(read_rows(name, LoadReport()))
+        list(SakanaDataLoader(name).rows())
 
 
 def test_other_sources_may_enter() -> None:

@@ -11,8 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from coding_framework.data.archive_rows import LoadReport, parse_row, read_rows
-from coding_framework.data.sakana_loader import SakanaDataLoader
+from coding_framework.commands.build_data import build_archive_sft
+from coding_framework.data.example_store import ExampleStore
+from coding_framework.data.sakana_loader import (
+    SakanaDataLoader,
+    archive_examples_of,
+    parse_row,
+)
 from coding_framework.data.synthesis.receipts import Job, KernelReceipt, Key, task_digest
 from coding_framework.errors import UsageError
 from coding_framework.types import Finding, Status, TestResult, Verdict
@@ -101,9 +106,9 @@ def test_bad_rows_are_counted_by_reason_and_the_others_load(tmp_path: Path) -> N
     path = _write(tmp_path / "rows.jsonl", [_row(9), *bad])
     with path.open("ab") as file:
         file.write(b'{"Op_Name": "\xff\xfe"}\n{"cut off')
-    report = LoadReport()
-    assert len(list(read_rows(path, report))) == 1
-    assert report.skipped == {
+    loader = SakanaDataLoader(path)
+    assert len(list(loader.rows())) == 1
+    assert loader.report.skipped == {
         "missing Correct": 1,
         "no CUDA_Code": 2,
         "wrong type of level": 1,
@@ -112,7 +117,7 @@ def test_bad_rows_are_counted_by_reason_and_the_others_load(tmp_path: Path) -> N
         "not UTF-8": 1,
         "not JSON": 1,
     }
-    assert "skipped: 1 missing Correct" in report.summary()
+    assert "skipped: 1 missing Correct" in loader.report.summary()
 
 
 def test_a_truncated_parquet_file_is_counted_and_the_next_one_read(tmp_path: Path) -> None:
@@ -129,7 +134,7 @@ def test_another_schema_is_one_sentence(tmp_path: Path) -> None:
     renamed = [{("Kernel" if k == "CUDA_Code" else k): v for k, v in _row(0).items()}] * 50
     path = _write(tmp_path / "rows.jsonl", renamed)
     with pytest.raises(UsageError, match="do not have the archive's columns"):
-        list(read_rows(path, LoadReport()))
+        list(SakanaDataLoader(path).rows())
 
 
 def test_an_empty_folder_is_one_sentence(tmp_path: Path) -> None:
@@ -154,16 +159,6 @@ def test_the_operation_decides_the_tier_above_the_archives_level(
     row = parse_row(_row(0, Op_Name=op_name, Level_ID=level))
     assert not isinstance(row, str)
     assert row.tier == tier
-
-
-def test_profiles_are_parsed_where_there_are_any() -> None:
-    row = parse_row(_row(0))
-    assert not isinstance(row, str)
-    assert row.profile()["metrics"]["SM Busy"]["avg_value"] == 42.7
-    for text in (None, "{'cut", "__import__('os')", "[1]"):
-        row = parse_row(_row(0, NCU_Profile=text))
-        assert not isinstance(row, str)
-        assert row.profile() == {}
 
 
 def _receipt(job: Job, status: Status) -> KernelReceipt:
@@ -208,19 +203,21 @@ def test_only_kernels_that_the_judge_found_correct_are_examples(tmp_path: Path) 
     assert jobs[0].task.licence == "CC-BY-4.0"
     receipts: dict[Key, KernelReceipt] = {j.key: _receipt(j, Status.CORRECT) for j in jobs[:3]}
     receipts[jobs[3].key] = _receipt(jobs[3], Status.CHEATING)
-    examples = loader.examples(100, receipts)
+    examples = archive_examples_of(jobs, receipts)
     assert [e.code for e in examples] == [j.code for j in jobs[:3]]
-    (cheat,) = loader.disagreements(receipts)
+    judged = [(row, receipt) for row, _, receipt in loader.judged(receipts) if receipt]
+    (cheat,) = [pair for pair in judged if not pair[1].verdict.correct]
     assert cheat[0].kernel_name == "kernel_3"
     assert cheat[1].verdict.cheats
 
 
 def test_synthetic_examples_stand_in_only_on_the_users_word(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
-        SakanaDataLoader(tmp_path).examples(5, {})
-    loader = SakanaDataLoader(tmp_path, allow_synthetic=True)
-    assert {e.task.source for e in loader.examples(5, {})} == {"synthesis"}
-    assert loader.report.source.startswith("synthesis")
+        build_archive_sft(tmp_path, tmp_path / "set", limit=5)
+    found = build_archive_sft(tmp_path, tmp_path / "set", allow_synthetic=True, limit=5)
+    assert found.source.startswith("synthesis")
+    with ExampleStore(Path(found.file)) as store:
+        assert {store[i].task.source for i in range(5)} == {"synthesis"}
 
 
 def test_a_module_that_does_not_run_is_counted(tmp_path: Path) -> None:
@@ -235,8 +232,7 @@ def test_the_whole_archives_number_of_rows_streams_in_little_memory(tmp_path: Pa
     path = tmp_path / "archive.jsonl"
     path.write_text(line * 30_615)
     tracemalloc.start()
-    report = LoadReport()
-    assert sum(1 for _ in read_rows(path, report)) == 30_615
+    assert sum(1 for _ in SakanaDataLoader(path).rows()) == 30_615
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 50 << 20

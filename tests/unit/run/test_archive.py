@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coding_framework.data import examples
-from coding_framework.data.archive_rows import COLUMNS
+from coding_framework.data.sakana_loader import COLUMNS
 from coding_framework.data.synthesis.receipts import Job, KernelReceipt
 from coding_framework.errors import UsageError
 from coding_framework.run import archive, model_folder
