@@ -211,7 +211,7 @@ def unpacked_mistakes(now: Experiment) -> Path:
     """Repairs of an earlier policy's own mistakes, as the mixture takes them."""
     lines = lzma.decompress((HERE / now.plan.mixture["mistakes"]).read_bytes()).splitlines()
     path = now.work / "mistakes.jsonl"
-    ExampleStore.write(path, map(TrainingExample.model_validate_json, lines)).close()
+    ExampleStore.write(path, map(TrainingExample.model_validate_json, lines))
     return path
 
 

@@ -65,5 +65,4 @@ def test_built_tasks_become_pairs_and_are_not_judged_twice(
     assert "tier 2 repair" not in manifest.kept
     assert not manifest.left_out.get("not judged")
     assert "| upsample |" in (tmp_path / "set" / "card.md").read_text()
-    with ExampleStore(tmp_path / "set" / "examples.jsonl") as store:
-        assert all(store[i].receipt for i in range(len(store)))
+    assert all(e.receipt for e in ExampleStore(tmp_path / "set" / "examples.jsonl"))

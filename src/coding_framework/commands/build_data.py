@@ -210,7 +210,7 @@ def _finish_set(store: ExampleStore, source: str, report: BuildReport) -> SetMan
     manifest = SetManifest.of(store, source, report)
     folder = store.path.parent
     write_json_atomic(folder / "manifest.json", manifest.model_dump())
-    write_atomic(folder / "card.md", dataset_card(store[i] for i in range(len(store))))
+    write_atomic(folder / "card.md", dataset_card(store))
     return manifest
 
 
@@ -255,7 +255,7 @@ def build_mixture(
             "them on a GPU (docs/modules.md)"
         )
     folder = output or datasets_dir() / "mixture"
-    ExampleStore.write(folder / EXAMPLES_NAME, mixture.examples(wanted.seed)).close()
+    ExampleStore.write(folder / EXAMPLES_NAME, mixture.examples(wanted.seed))
     write_json_atomic(folder / "manifest.json", found.model_dump())
     return found
 
@@ -302,8 +302,7 @@ def card(examples: Path | None = None) -> str:
         return dataset_card(shipped, "Starter examples")
     if path.is_dir():
         path = path / EXAMPLES_NAME
-    with ExampleStore(path) as store:
-        return dataset_card(store[i] for i in range(len(store)))
+    return dataset_card(ExampleStore(path))
 
 
 def audit(outside: Sequence[Path] = ()) -> AuditReport:

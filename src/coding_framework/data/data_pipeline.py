@@ -20,7 +20,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from coding_framework.data.curriculum_manager import CurriculumManager
-from coding_framework.data.example_store import ExampleStore, IndexEntry
+from coding_framework.data.example_store import Entry, ExampleStore
 from coding_framework.data.examples import (
     Receipts,
     Selection,
@@ -101,13 +101,15 @@ class CUDADataPipeline:
         self._order: list[int] = []
 
     @cached_property
-    def _entries(self) -> list[tuple[int, IndexEntry]]:
+    def _entries(self) -> list[tuple[int, Entry]]:
         """(number, entry) of its examples."""
-        examples, wanted = self._examples, {role.value for role in self.config.roles}
+        found = self._examples
         known = (
-            examples.entries if isinstance(examples, ExampleStore) else map(IndexEntry.of, examples)
+            found.entries
+            if isinstance(found, ExampleStore)
+            else [Entry(e.id, e.task.name, e.role) for e in found]
         )
-        entries = [(i, entry) for i, entry in enumerate(known) if entry.role in wanted]
+        entries = [(i, entry) for i, entry in enumerate(known) if entry.role in self.config.roles]
         if not entries:
             raise UsageError("no training example has a receipt: judge the kernels first")
         return entries

@@ -183,24 +183,22 @@ def sft_mixture(
     """
     wanted = {name: round(count * total / TOTAL) for name, count in PARTS.items()}
     judged = by_task(receipts)
-    known = _Known(judged, unjudged, fits, speeds or {}, other_sizes if unjudged else 0.0)
-    taught = _Taught(known, shown_drafts() if drafts is None else drafts)
+    taught = _Taught(judged, unjudged, fits, speeds or {}, other_sizes if unjudged else 0.0)
+    shown = shown_drafts() if drafts is None else drafts
     parts = {
-        "best kernel": _most(taught.best(), wanted["best kernel"]),
-        "another spelling": _most(taught.spelt_anew(), wanted["another spelling"]),
-        "another level": _most(taught.others(), wanted["another level"]),
+        "best kernel": _most(taught.best(shown), wanted["best kernel"]),
+        "another spelling": _most(taught.spelt_anew(shown), wanted["another spelling"]),
+        "another level": _most(taught.others(shown), wanted["another level"]),
         "functions": _functions(functions, wanted["functions"], seed),
-        "optimise": _most(taught.improvements(), wanted["optimise"]),
+        "optimise": _most(taught.improvements(shown), wanted["optimise"]),
         "own mistakes": tuple(mistakes[: wanted["own mistakes"]]),
-        "argument faults": _most(taught.repairs(), wanted["argument faults"]),
+        "argument faults": _most(taught.repairs(shown), wanted["argument faults"]),
     }
     if spare:
         wanted[BEYOND] = len(spare)
         if unjudged:
             write_all(without_receipts(spare, judged))
-        beyond = _Taught(known, spare)
-        parts[BEYOND] = tuple(beyond.best())
-        taught.too_long += beyond.too_long
+        parts[BEYOND] = tuple(taught.best(spare))
     return Mixture(parts, wanted, taught.too_long)
 
 
@@ -253,61 +251,6 @@ Judged = tuple[KernelExample, KernelReceipt | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What is known of kernels."""
-
-    judged: Judgements
-    unjudged: bool
-    """Tasks without a receipt have the compiler's kernels."""
-    fits: Callable[[str], bool]
-    speeds: Speeds
-    other_sizes: float
-
-    def of(self, task: Task) -> list[Judged]:
-        """A task's kernels, right or wrong."""
-        found = self.judged.get(task_digest(task), ())
-        if found or not self.unjudged:
-            return [(r.kernel, r) for r in found if r.broken is None]
-        return [(kernel, None) for kernel in _written(task)]
-
-    def wrong(self, task: Task, broken: BrokenKernel) -> KernelReceipt | None:
-        """The receipt of a kernel with a fault."""
-        found = self.judged.get(task_digest(task), ())
-        return next((r for r in found if r.code == broken.code), None)
-
-    def may_be_shown(self, kernel: Judged) -> bool:
-        """Whether it is short enough for an answer, and not known to be wrong."""
-        receipt = kernel[1]
-        return self.fits(kernel[0].code) and (receipt is None or receipt.verdict.correct)
-
-    def ordered(self, family: str, kernels: list[Judged]) -> tuple[list[Judged], list[float]]:
-        """(a task's kernels from the slowest to the fastest, their relative speeds): each as it was
-        measured, or as its family's kernels of its level were; where one of them is not known, all
-        by the emulator's times; where these are not known either, as they come, and no speeds."""
-        found = [self._over_eager(family, kernel) for kernel in kernels]
-        speeds = [speed for speed in found if speed is not None]
-        if len(speeds) < len(kernels):
-            if any(receipt is None for _, receipt in kernels):
-                return kernels, []
-            speeds = [1 / kernel_ms(receipt) for _, receipt in kernels if receipt is not None]
-        order = sorted(range(len(kernels)), key=speeds.__getitem__)
-        return [kernels[i] for i in order], [speeds[i] for i in order]
-
-    def _over_eager(self, family: str, kernel: Judged) -> float | None:
-        level = self.speeds.get((family, kernel[0].level))
-        return measured_speed(kernel[1]) or (level.median if level is not None else None)
-
-    def is_slow(self, family: str, kernel: Judged) -> bool:
-        """Whether a kernel is not worth showing for its speed. What its family and level are like
-        goes before its own speed: a policy cannot tell the tasks apart where a family's fast
-        kernels lose, and where it was shown short ones for these it wrote short ones for all."""
-        own, alike = measured_speed(kernel[1]), self.speeds.get((family, kernel[0].level))
-        if alike is not None:
-            return alike.at_least_eager < WORTH_SHARE
-        return own is not None and own < WORTH
-
-
-@dataclass(frozen=True, slots=True)
 class _Shown:
     """A task with what may be shown of it."""
 
@@ -324,45 +267,86 @@ class _Shown:
 
 
 class _Taught:
-    """Tasks with their correct kernels, each made once."""
+    """What tasks teach; each is made once."""
 
-    def __init__(self, known: _Known, drafts: Sequence[ModuleDraft]) -> None:
-        self._known, self._drafts = known, drafts
+    def __init__(
+        self,
+        judged: Judgements,
+        unjudged: bool,
+        fits: Callable[[str], bool],
+        speeds: Speeds,
+        other_sizes: float,
+    ) -> None:
+        """unjudged: tasks without a receipt have the compiler's kernels."""
+        self._judged, self._unjudged, self._fits = judged, unjudged, fits
+        self._speeds, self._other_sizes = speeds, other_sizes
         self._made: dict[str, _Shown | None] = {}
         self.too_long: Counter[str] = Counter()
 
-    def _of(self, draft: ModuleDraft) -> _Shown | None:
-        if draft.name not in self._made:
-            self._made[draft.name] = self._make(draft)
-        return self._made[draft.name]
+    def _all(self, drafts: Sequence[ModuleDraft]) -> Iterator[_Shown]:
+        for draft in drafts:
+            if draft.name not in self._made:
+                self._made[draft.name] = self._make(draft)
+            shown = self._made[draft.name]
+            if shown is not None:
+                yield shown
 
     def _make(self, draft: ModuleDraft) -> _Shown | None:
-        known, module = self._known, write_module(draft)
+        module = write_module(draft)
         task = module_task(module)
-        kernels = known.of(task)
-        self.too_long.update(k.level for k, _ in kernels if not known.fits(k.code))
-        correct = [one for one in kernels if known.may_be_shown(one)]
+        receipts = self._judged.get(task_digest(task), ())
+        kernels: list[Judged] = [(r.kernel, r) for r in receipts if r.broken is None]
+        if not receipts and self._unjudged:
+            kernels = [(kernel, None) for kernel in _written(task)]
+        self.too_long.update(k.level for k, _ in kernels if not self._fits(k.code))
+        correct = [
+            (kernel, receipt)
+            for kernel, receipt in kernels
+            if self._fits(kernel.code) and (receipt is None or receipt.verdict.correct)
+        ]
         if not correct:
             return None
-        task = with_naive(task, known.judged.get(task_digest(task), ()))
-        correct, speeds = known.ordered(task.family, correct)
-        worth = [i for i, kernel in enumerate(correct) if not known.is_slow(task.family, kernel)]
+        correct, speeds = self._ordered(task.family, correct)
+        worth = [i for i, kernel in enumerate(correct) if not self._is_slow(task.family, kernel)]
         shortest = min(range(len(correct)), key=lambda i: len(correct[i][0].code))
         best = worth[-1] if worth else shortest
         others = (i for i in worth or range(len(correct)) if i != best)
         close = [i for i in others if not speeds or speeds[i] >= CLOSE * speeds[-1]]
         broken = _broken([kernel for kernel, _ in kernels], task.name)
-        return _Shown(module, task, correct, best, close, broken)
+        return _Shown(module, with_naive(task, receipts), correct, best, close, broken)
 
-    def _all(self) -> Iterator[_Shown]:
-        return (shown for shown in map(self._of, self._drafts) if shown is not None)
+    def _ordered(self, family: str, kernels: list[Judged]) -> tuple[list[Judged], list[float]]:
+        """(a task's kernels from the slowest to the fastest, their relative speeds): each as it was
+        measured, or as its family's kernels of its level were; where one of them is not known, all
+        by the emulator's times; where these are not known either, as they come, and no speeds."""
+        found = [self._over_eager(family, kernel) for kernel in kernels]
+        speeds = [speed for speed in found if speed is not None]
+        if len(speeds) < len(kernels):
+            if any(receipt is None for _, receipt in kernels):
+                return kernels, []
+            speeds = [1 / kernel_ms(receipt) for _, receipt in kernels if receipt is not None]
+        order = sorted(range(len(kernels)), key=speeds.__getitem__)
+        return [kernels[i] for i in order], [speeds[i] for i in order]
+
+    def _over_eager(self, family: str, kernel: Judged) -> float | None:
+        level = self._speeds.get((family, kernel[0].level))
+        return measured_speed(kernel[1]) or (level.median if level is not None else None)
+
+    def _is_slow(self, family: str, kernel: Judged) -> bool:
+        """Whether a kernel is not worth showing for its speed. What its family and level are like
+        goes before its own speed: a policy cannot tell the tasks apart where a family's fast
+        kernels lose, and where it was shown short ones for these it wrote short ones for all."""
+        own, alike = measured_speed(kernel[1]), self._speeds.get((family, kernel[0].level))
+        if alike is not None:
+            return alike.at_least_eager < WORTH_SHARE
+        return own is not None and own < WORTH
 
     def _answer(self, shown: _Shown, at: int, spelling: int = 0) -> TrainingExample:
         """The task and one of its kernels; a part of them at other sizes and with other names. The
         kernel is the same then, but for its arguments' names: at other sizes without a receipt."""
         kernel, receipt = shown.kernels[at]
         own = shown.module.draft
-        drawn = random.Random(f"{own.name}/{at}/{spelling}").random() < self._known.other_sizes
+        drawn = random.Random(f"{own.name}/{at}/{spelling}").random() < self._other_sizes
         draft = at_other_sizes(own, spelling) if drawn else own
         moved = draft is not own
         if not spelling and not moved:
@@ -376,26 +360,26 @@ class _Taught:
         said = "/spelt-anew" * (spelling > 0) + "/other-sizes" * moved
         return example.model_copy(update={"id": example.id + said})
 
-    def best(self) -> Iterator[TrainingExample]:
-        yield from (self._answer(shown, shown.best) for shown in self._all())
+    def best(self, drafts: Sequence[ModuleDraft]) -> Iterator[TrainingExample]:
+        yield from (self._answer(shown, shown.best) for shown in self._all(drafts))
 
-    def spelt_anew(self) -> Iterator[TrainingExample]:
+    def spelt_anew(self, drafts: Sequence[ModuleDraft]) -> Iterator[TrainingExample]:
         """The best kernel of tasks of one layer, for another spelling of the module."""
-        for shown in self._all():
+        for shown in self._all(drafts):
             draft = shown.module.draft
             if may_be_spelt_anew(draft) and write_module(draft, 1).source != shown.task.reference:
                 yield self._answer(shown, shown.best, spelling=1)
 
-    def others(self) -> Iterator[TrainingExample]:
+    def others(self, drafts: Sequence[ModuleDraft]) -> Iterator[TrainingExample]:
         """Of each task one kernel that is not the best and about as fast, so that the policy keeps
         several ways to answer: every level comes up."""
-        for number, shown in enumerate(self._all()):
+        for number, shown in enumerate(self._all(drafts)):
             if shown.close:
                 yield self._answer(shown, shown.close[number % len(shown.close)])
 
-    def improvements(self) -> Iterator[TrainingExample]:
+    def improvements(self, drafts: Sequence[ModuleDraft]) -> Iterator[TrainingExample]:
         """From a kernel to the next faster one; without a verdict where one of them has none."""
-        for number, shown in enumerate(self._all()):
+        for number, shown in enumerate(self._all(drafts)):
             if len(shown.kernels) > 1:
                 at = number % (len(shown.kernels) - 1)
                 (slow, before), (fast, after) = shown.kernels[at : at + 2]
@@ -403,16 +387,17 @@ class _Taught:
                     before = after = None
                 yield optimizing(shown.task, slow, before, fast, after)
 
-    def repairs(self) -> Iterator[TrainingExample]:
+    def repairs(self, drafts: Sequence[ModuleDraft]) -> Iterator[TrainingExample]:
         """From the naive kernel with a fault of an argument to the naive kernel."""
-        for shown in self._all():
+        for shown in self._all(drafts):
             naive = next((one for one in shown.kernels if one[0].level == "naive"), None)
             if shown.broken is None or naive is None:
                 continue
             (kernel, after), broken = naive, shown.broken
-            before = self._known.wrong(shown.task, broken)
+            known = self._judged.get(task_digest(shown.task), ())
+            before = next((r for r in known if r.code == broken.code), None)
             if before is None or after is None:
-                if not self._known.unjudged:
+                if not self._unjudged:
                     continue
                 before = after = None
             elif before.verdict.correct:

@@ -194,8 +194,7 @@ def _train(
 
 
 def _write(folder: RejectionFolder, chosen: Selection) -> None:
-    with ExampleStore.write(folder.examples, chosen.examples):
-        pass
+    ExampleStore.write(folder.examples, chosen.examples)
     write_atomic(folder.evidence, _lines(chosen.evidence))
 
 

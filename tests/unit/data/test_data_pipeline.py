@@ -106,7 +106,7 @@ def test_a_built_set_is_streamed_for_the_roles_asked_for(tmp_path: Path) -> None
 
 def test_evaluation_sets_by_kind_are_apart(tmp_path: Path) -> None:
     file = tmp_path / "examples.jsonl"
-    ExampleStore.write(file, training_examples(Role.GENERATOR, 5)).close()
+    ExampleStore.write(file, training_examples(Role.GENERATOR, 5))
     config = DataPipelineConfig(scope="all", examples=str(file))
     pipeline = CUDADataPipeline(config, receipts=UNVERIFIED)
     families = pipeline.prepare_evaluation_set(20, "families")

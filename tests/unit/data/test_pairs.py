@@ -141,27 +141,21 @@ def test_a_store_gives_the_examples_back_by_number(
     tmp_path: Path, receipts: dict[Key, KernelReceipt]
 ) -> None:
     examples = list(sft_pairs(TASKS[:20], receipts, BuildReport()))
-    with ExampleStore.write(tmp_path / "set" / "examples.jsonl", examples) as store:
-        assert len(store) == len(examples)
-        assert [store[i] for i in range(len(store))] == examples
-        assert [entry.id for entry in store.entries] == [e.id for e in examples]
-        with pytest.raises(IndexError):
-            store[len(examples)]
-    assert sorted(p.name for p in (tmp_path / "set").iterdir()) == [
-        "examples.jsonl",
-        "examples.jsonl.index",
-    ]
+    store = ExampleStore.write(tmp_path / "set" / "examples.jsonl", examples)
+    assert len(store) == len(examples)
+    assert list(store) == examples
+    assert [entry.id for entry in store.entries] == [e.id for e in examples]
+    with pytest.raises(IndexError):
+        store[len(examples)]
+    assert [p.name for p in (tmp_path / "set").iterdir()] == ["examples.jsonl"]
 
 
-def test_a_file_without_its_index_or_shorter_than_it_says_is_refused(
+def test_a_file_that_was_cut_off_is_refused(
     tmp_path: Path, receipts: dict[Key, KernelReceipt]
 ) -> None:
     path = tmp_path / "examples.jsonl"
-    ExampleStore.write(path, sft_pairs(TASKS[:20], receipts, BuildReport())).close()
+    ExampleStore.write(path, sft_pairs(TASKS[:20], receipts, BuildReport()))
     path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(UsageError, match="shorter than its index"):
-        ExampleStore(path)
-    path.with_name("examples.jsonl.index").unlink()
     with pytest.raises(UsageError, match="build-sft"):
         ExampleStore(path)
 

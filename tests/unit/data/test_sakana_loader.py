@@ -216,8 +216,7 @@ def test_synthetic_examples_stand_in_only_on_the_users_word(tmp_path: Path) -> N
         build_archive_sft(tmp_path, tmp_path / "set", limit=5)
     found = build_archive_sft(tmp_path, tmp_path / "set", allow_synthetic=True, limit=5)
     assert found.source.startswith("synthesis")
-    with ExampleStore(Path(found.file)) as store:
-        assert {store[i].task.source for i in range(5)} == {"synthesis"}
+    assert {e.task.source for e in ExampleStore(Path(found.file))} == {"synthesis"}
 
 
 def test_a_module_that_does_not_run_is_counted(tmp_path: Path) -> None:
