@@ -19,7 +19,6 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from traceback import extract_tb
 
@@ -33,7 +32,6 @@ from coding_framework.data.kernelbench.constants import (
 )
 from coding_framework.data.kernelbench.sizes import (
     Budget,
-    Draw,
     Measure,
     enlarge,
     inputs_of,
@@ -42,12 +40,10 @@ from coding_framework.data.kernelbench.sizes import (
     shrink,
 )
 from coding_framework.data.kernelbench.values import (
-    Bounds,
     Domain,
     input_domains,
-    own_inputs,
+    integers_of,
     run_once,
-    takes_integers,
 )
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
@@ -61,7 +57,6 @@ GPU_BUDGET = Budget(elements=1 << 30, flops=1 << 62, made=1 << 62)
 """Two draws of a float64 reference with its tolerance take up to 80 bytes an output on the way: the
 3.2 billion elements of the largest activations would take more than a GPU of 140 GB has."""
 
-_MOST_APART, _LOOKED_AT = 2, 10_000
 MOST_DRAWN = 1 << 28
 """Elements of inputs, weights and outputs up to which a problem's own integers are looked at."""
 
@@ -165,6 +160,7 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
     if not GPU_BUDGET.holds(original):
         real_sizes = shrink(tree, own_sizes, original, GPU_BUDGET)
         real = measure(tree, real_sizes)
+    looked_at = real_sizes if real.elements <= MOST_DRAWN else sizes["main"]
     terms = _scaled_reduction(cases[0].reduction_length, real)
     return Task(
         name=name,
@@ -176,7 +172,7 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
         init_args=original.init_args,
         scalar_positions=scalar_positions,
         cases=tuple(cases),
-        gpu_cases=(_case("main", tree, real_sizes, real, domains, terms),),
+        gpu_cases=(_case("main", tree, real_sizes, real, domains, terms, looked_at),),
         split=Split.OUTSIDE,
         source="kernelbench",
         licence=LICENCE,
@@ -236,23 +232,24 @@ def _cases(tree: ast.Module, sizes: Sizes) -> tuple[list[Domain], list[TestCase]
     for label, values in sizes.items():
         made = measure(tree, values)
         run_once(tree, values)
-        cases.append(_case(label, tree, values, made, domains, made.terms))
+        cases.append(_case(label, tree, values, made, domains, made.terms, values))
     return domains, cases
 
 
 def _case(
     label: str, tree: ast.Module, values: Values, made: Measure, domains: Sequence[Domain],
-    terms: int,
+    terms: int, looked_at: Values,
 ) -> TestCase:  # fmt: skip
-    integers = _of_integers(tree, values, made)
+    """looked_at: the sizes at which the problem's own integers are looked at."""
     inputs = []
     for i, (shape, dtype) in enumerate(made.inputs):
         low, high = domains[i].low, domains[i].high
+        apart: tuple[int, ...] = ()
         if dtype == "bool":
             low, high = 0.0, 1.0
         elif dtype in _INTEGERS:
-            low, high = integers[i].low, integers[i].high
-        apart = integers[i].apart if i in integers else ()
+            found = integers_of(tree, looked_at, i)
+            low, high, apart = found.low, found.high, found.apart
         strides, start = made.layouts[i]
         spec = TensorSpec(
             name=f"input{i}", shape=shape, dtype=dtype, low=low, high=high, apart=apart,
@@ -266,70 +263,6 @@ def _case(
         reduction_length=terms,
         shown=label == "main",
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Integers:
-    """What an input of whole numbers may be."""
-
-    low: float | None
-    high: float | None
-    apart: tuple[int, ...] = ()
-
-
-def _of_integers(tree: ast.Module, values: Values, made: Measure) -> dict[int, _Integers]:
-    """Of each input of integers the bounds of the `randint` that is it, or that it is made of by
-    its count, and one or two numbers outside them that it has beside them. Where it is made of
-    several, what all of them may be, or the first; else the least and the largest that the problem
-    itself gives."""
-    integers = [i for i, (_, dtype) in enumerate(made.inputs) if dtype in _INTEGERS]
-    own = {i: _Integers(*drawn.bounds) for i in integers if (drawn := made.drawn[i])}
-    rest = [i for i in integers if i not in own]
-    if not rest:
-        return own
-    left = list(made.draws)
-    few = len(left) < len(rest)
-    seen = own_inputs(tree, values) if made.elements <= MOST_DRAWN else None
-    for i in rest:
-        count = math.prod(made.inputs[i][0])
-        numbers = seen[i] if seen is not None and seen[i].numel() else None
-        least, most = (0.0, 1.0) if numbers is None else map(float, numbers.aminmax())
-        fits = [d for d in left if d.covers(least, most) and (not few or least < most)]
-        exact = [d for d in fits if d.count == count] or (fits if len(left) == 1 else [])
-        parts = exact[:1] or _summing_to(count, left)
-        left = [d for d in left if not any(d is part for part in parts)]
-        own[i] = _Integers(*(_common(parts) if parts else (least, most)))
-        if numbers is None or parts:
-            continue
-        if least == most > 0 and len(numbers) > 1:  # full lengths, a mask of ones
-            taken = (
-                n for n in (0, 1) if n < most and takes_integers(tree, values, i, n, int(most))
-            )
-            own[i] = _Integers(float(next(taken, most)), most)
-        for draw in [d for d in left if d.count == count]:
-            outside = numbers[(numbers < draw.low) | (numbers > draw.high)]
-            apart = sorted({int(number) for number in outside[:_LOOKED_AT].tolist()})
-            if 0 < len(apart) <= _MOST_APART and len(outside) < count:
-                own[i] = _Integers(*draw.bounds, tuple(apart))
-                left.remove(draw)
-                break
-    return own
-
-
-def _common(draws: Sequence[Draw]) -> Bounds:
-    """What each of them may be; where there is nothing, what the first may be."""
-    low, high = max(d.low for d in draws), min(d.high for d in draws)
-    return (low, high) if low <= high else draws[0].bounds
-
-
-def _summing_to(count: int, draws: Sequence[Draw]) -> list[Draw]:
-    """The first of several draws in a row that have so many numbers together: they were stacked, or
-    put beside each other."""
-    for start in range(len(draws)):
-        for end in range(start + 2, len(draws) + 1):
-            if sum(d.count for d in draws[start:end]) == count:
-                return list(draws[start:end])
-    return []
 
 
 def _scaled_reduction(small: int, original: Measure) -> int:

@@ -26,22 +26,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
-    """What a `randint` draws: so many whole numbers, from `low` to `high` inclusive."""
-
-    count: int
-    low: float
-    high: float
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return self.low, self.high
-
-    def covers(self, least: float, most: float) -> bool:
-        return self.low <= least and most <= self.high
-
-
-@dataclass(frozen=True, slots=True)
 class Measure:
     """What a model takes, gives and costs at one choice of sizes."""
 
@@ -66,10 +50,6 @@ class Measure:
     kinds: frozenset[str]
     """Of its layers, and names of its weights without their numbers: a block has a shortcut layer
     where the channels behind it are others than before."""
-    drawn: tuple[Draw | None, ...]
-    """Of each input the `randint` that is it; None: it is none, or something was written there."""
-    draws: tuple[Draw, ...]
-    """The other `randint` calls of `get_inputs`, in order."""
 
     @property
     def output_elements(self) -> int:
@@ -108,13 +88,10 @@ def measure(tree: ast.Module, values: Values) -> Measure:
     from coding_framework.reference_model import constructor_arguments, make_model
     from coding_framework.reference_model.operations import FewSteps, OperationCounter
 
-    with torch.device("meta"), _randint_mode() as randint, torch.no_grad():
+    with torch.device("meta"), torch.no_grad():
         namespace = run_module(tree, values)
         arguments = constructor_arguments(namespace)
-        randint.found.clear()
         inputs = inputs_of(namespace)
-        drawn = tuple(randint.whole(x) for x in inputs)
-        draws = tuple(randint.found.values())
         inputs = [x.to("meta") if isinstance(x, torch.Tensor) else x for x in inputs]
         model = make_model(namespace["Model"], arguments).to("meta")  # torch.Tensor(2) is not there
         with OperationCounter() as counted, FewSteps(counted):
@@ -137,8 +114,6 @@ def measure(tree: ast.Module, values: Values) -> Measure:
             [type(layer).__name__ for layer in model.modules()]
             + [re.sub(r"\d+", "#", name) for name in model.state_dict()]
         ),
-        drawn=drawn,
-        draws=draws,
     )
 
 
@@ -271,42 +246,6 @@ def _is_single(layer: Any) -> bool:
     if isinstance(layer, nn.GroupNorm):
         return layer.num_channels == layer.num_groups
     return isinstance(layer, nn.Linear) and 1 in (layer.in_features, layer.out_features)
-
-
-def _randint_mode() -> Any:
-    """A torch mode that notes every `randint` within it, by its tensor's id."""
-    from torch.overrides import TorchFunctionMode
-
-    class RandintBounds(TorchFunctionMode):
-        def __init__(self) -> None:
-            super().__init__()
-            self.found: dict[int, Draw] = {}
-            self.written: set[int] = set()
-            self.alive: list[torch.Tensor] = []  # an id means nothing without its object
-
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            result = func(*args, **(kwargs or {}))
-            name = getattr(func, "__name__", "")
-            if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
-                self.written.update(map(id, args[:1]))
-            if name == "randint":
-                named = dict(kwargs or {})
-                numbers = [a for a in args if isinstance(a, int)]
-                high = named.get("high", numbers[-1] if numbers else 2)
-                low = named.get("low", numbers[0] if len(numbers) > 1 else 0)
-                self.alive.append(result)
-                self.found[id(result)] = Draw(result.numel(), float(low), float(high - 1))
-            return result
-
-        def whole(self, tensor: torch.Tensor) -> Draw | None:
-            """The draw that a tensor is, into which nothing else was written; it is noted no
-            more."""
-            unlike = id(tensor) in self.written
-            return None if unlike else self.found.pop(id(tensor), None)
-
-    return RandintBounds()
 
 
 def _init_arg(value: Any) -> InitArg:

@@ -6,7 +6,9 @@ import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from coding_framework.data.kernelbench.constants import Values, run_module
 from coding_framework.data.kernelbench.sizes import as_tensors
@@ -19,6 +21,9 @@ Bounds = tuple[float | None, float | None]
 
 _HUGE = 1e15
 """Outputs beyond this say that the model is not made for such inputs (a product of 500 values)."""
+
+
+_MOST_APART = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ def _stays_finite(model: Any, inputs: list[torch.Tensor]) -> bool:
     return all(bool((t.abs() < _HUGE).all()) for t in numbers)
 
 
-def takes_integers(tree: ast.Module, values: Values, number: int, low: int, high: int) -> bool:
+def _takes(tree: ast.Module, values: Values, number: int, low: int, high: int) -> bool:
     """Whether the model gives numbers where the input of this number has any of low to high, and
     one value alone."""
     import torch
@@ -90,10 +95,67 @@ def takes_integers(tree: ast.Module, values: Values, number: int, low: int, high
         )
 
 
-def own_inputs(tree: ast.Module, values: Values, seed: int = 0) -> list[torch.Tensor]:
-    """Each input as the problem itself draws it at these sizes."""
-    with _own_draws(seed):
-        return list(run_module(tree, values)["get_inputs"]())
+def own_inputs(
+    tree: ast.Module, values: Values, seed: int = 0, *, end: Literal["low", "high"] | None = None
+) -> list[torch.Tensor]:
+    """Each input as the problem itself draws it at these sizes. end: with that end of its range for
+    all that `randint` draws."""
+    namespace = run_module(tree, values)
+    with _own_draws(seed), _at_an_end(end):
+        return list(namespace["get_inputs"]())
+
+
+def _at_an_end(end: str | None) -> Any:
+    """A torch mode in which `randint` gives one end of its range."""
+    from torch.overrides import TorchFunctionMode
+
+    class AtAnEnd(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            named = kwargs or {}
+            result = func(*args, **named)
+            if getattr(func, "__name__", "") != "randint" or end is None:
+                return result
+            numbers = [a for a in args if isinstance(a, int)]
+            if end == "low":
+                return result.fill_(named.get("low", numbers[0] if len(numbers) > 1 else 0))
+            return result.fill_(named.get("high", numbers[-1] if numbers else 2) - 1)
+
+    return AtAnEnd()
+
+
+@dataclass(frozen=True, slots=True)
+class Integers:
+    """What an input of whole numbers may be."""
+
+    low: float
+    high: float
+    apart: tuple[int, ...] = ()
+    """One or two numbers outside that it has beside them."""
+
+
+def integers_of(tree: ast.Module, values: Values, number: int) -> Integers:
+    """Of the input of this number. What `randint` draws differs between the two ends of its range,
+    and all else does not. Of several draws it is what all of them may be, or the first; where
+    nothing was drawn, the least and the largest that the problem itself gives."""
+    low, high = (own_inputs(tree, values, end=end)[number] for end in ("low", "high"))
+    drawn = low < high
+    if bool(drawn.any()):
+        ends = low[drawn].max(), high[drawn].min()
+        least, most = map(int, ends if ends[0] <= ends[1] else (low[drawn][0], high[drawn][0]))
+        fixed = low[~drawn]
+        apart = np.unique(fixed[(fixed < least) | (fixed > most)].numpy())
+        if len(apart) <= _MOST_APART:
+            return Integers(float(least), float(most), tuple(map(int, apart)))
+    seen = own_inputs(tree, values)[number]
+    if not seen.numel():
+        return Integers(0.0, 1.0)
+    least, most = int(seen.min()), int(seen.max())
+    if least == most > 0 and seen.numel() > 1:  # full lengths, a mask of ones
+        free = (n for n in (0, 1) if n < most and _takes(tree, values, number, n, most))
+        least = next(free, most)
+    return Integers(float(least), float(most))
 
 
 def _range(tensor: torch.Tensor) -> Bounds:
