@@ -1,6 +1,6 @@
 """Chooses the tasks to train on next, from tiers of difficulty that are left on evidence.
 
-Guaranteed: a tier is left only after `confirmations` windows in a row, each of `min_episodes` new
+Guaranteed: a tier is left only after `CONFIRMATIONS` windows in a row, each of `min_episodes` new
 episodes, meet all its criteria, so that a lucky streak alone does not advance; a fallback needs the
 same number of windows in which what was already learnt has collapsed. The whole state, the random
 generator included, goes through `state_dict` and back without a difference.
@@ -44,20 +44,17 @@ class CurriculumTier(Record):
     criteria: TierCriteria
 
 
-class CurriculumConfig(Record):
-    """How windows become decisions, and how tasks are drawn."""
-
-    confirmations: int = Field(default=2, ge=1)
-    """Windows in a row that must agree before the tier changes, up or down."""
-    earlier_share: float = Field(default=0.2, ge=0.0, lt=1.0)
-    """Share of draws from earlier tiers: keeps what was learnt, and shows when it is lost."""
-    collapse_share: float = Field(default=0.5, ge=0.0, le=1.0)
-    """Earlier tiers have collapsed when their success rate falls below this share of what it took
-    to leave them. Far below the way up, so that a learner at the edge does not go to and fro."""
-    collapse_episodes: int = Field(default=40, ge=1)
-    """Episodes on earlier tiers of a window that may say so."""
-    exploration: float = Field(default=0.05, gt=0.0)
-    """Weight that every task keeps in a draw, however often it was solved or failed."""
+CONFIRMATIONS = 2
+"""Windows in a row that must agree before the tier changes, up or down."""
+EARLIER_SHARE = 0.2
+"""Share of draws from earlier tiers: keeps what was learnt, and shows when it is lost."""
+COLLAPSE_SHARE = 0.5
+"""Earlier tiers have collapsed when their success rate falls below this share of what it took to
+leave them. Far below the way up, so that a learner at the edge does not go to and fro."""
+COLLAPSE_EPISODES = 40
+"""Episodes on earlier tiers of a window that may say so."""
+EXPLORATION = 0.05
+"""Weight that every task keeps in a draw, however often it was solved or failed."""
 
 
 def _tier(name: str, tiers: tuple[int, ...], *criteria: float | None) -> CurriculumTier:
@@ -243,13 +240,11 @@ class CurriculumManager:
         tasks: Sequence[Task],
         preset: str | Sequence[CurriculumTier] = "three_tier",
         *,
-        config: CurriculumConfig | None = None,
         seed: int = 0,
     ) -> None:
         """preset: a name of PRESETS, or tiers of one's own. Tiers for which there is no task are
         left out. Raises UsageError for an unknown name, or where no tier has a task."""
         wanted = self._tiers_of(preset)
-        self.config = config or CurriculumConfig()
         self._tasks = {t.name: t for t in tasks}
         self._pools = [(tier, self._names(tier)) for tier in wanted if self._names(tier)]
         empty = [tier.name for tier in wanted if not self._names(tier)]
@@ -293,7 +288,7 @@ class CurriculumManager:
         weights: dict[int, list[float]] = {}
         drawn = []
         for _ in range(n):
-            from_earlier = level > 0 and self._rng.random() < self.config.earlier_share
+            from_earlier = level > 0 and self._rng.random() < EARLIER_SHARE
             chosen = self._rng.randrange(level) if from_earlier else level
             pool = self._pools[chosen][1]
             if chosen not in weights:
@@ -303,8 +298,8 @@ class CurriculumManager:
 
     def _weight(self, known: TaskRecord) -> float:
         if self.current_tier.name == "all":
-            return 1.0 if known.informative else self.config.exploration
-        return known.weight + self.config.exploration
+            return 1.0 if known.informative else EXPLORATION
+        return known.weight + EXPLORATION
 
     def learn(self, evidence: Iterable[TaskEvidence]) -> None:
         """Take over what is known of the tasks before the run; others are left alone."""
@@ -351,7 +346,7 @@ class CurriculumManager:
 
     def _close_windows(self) -> None:
         history = self._state.history
-        if len(history.earlier) >= self.config.collapse_episodes:
+        if len(history.earlier) >= COLLAPSE_EPISODES:
             self._decide_fallback(measure_performance(history.earlier))
         if len(history.current) >= self.current_tier.criteria.min_episodes:
             self._decide_advance(measure_performance(history.current))
@@ -359,7 +354,7 @@ class CurriculumManager:
     def _decide_advance(self, metrics: PerformanceMetrics) -> None:
         passed = self._state.passed + 1 if metrics.meets(self.current_tier.criteria) else 0
         last = self._state.level == len(self._pools) - 1
-        advance = passed >= self.config.confirmations and not last
+        advance = passed >= CONFIRMATIONS and not last
         self._close("current", metrics, "advance" if advance else "stay")
         self._update(passed=passed, history=self._state.history.model_copy(update={"current": ()}))
         if advance:
@@ -367,9 +362,9 @@ class CurriculumManager:
 
     def _decide_fallback(self, metrics: PerformanceMetrics) -> None:
         needed = self._pools[self._state.level - 1][0].criteria.min_success_rate
-        low = metrics.success_rate < self.config.collapse_share * needed
+        low = metrics.success_rate < COLLAPSE_SHARE * needed
         collapsed = self._state.collapsed + 1 if low else 0
-        fall_back = collapsed >= self.config.confirmations
+        fall_back = collapsed >= CONFIRMATIONS
         self._close("earlier", metrics, "fall_back" if fall_back else "stay")
         self._update(
             collapsed=collapsed, history=self._state.history.model_copy(update={"earlier": ()})

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coding_framework.data.kernelbench.own_module import needed
 from coding_framework.errors import UsageError
 from coding_framework.reference_model import (
     make_model,
@@ -24,7 +25,6 @@ from coding_framework.types import InitArg, Task
 
 _BOUND = re.compile(r'm\s*\.\s*def\s*\(\s*"forward"\s*,\s*&?\s*(\w+)')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_DROPPED = frozenset({"get_inputs", "get_init_inputs", "Model"})
 
 
 def export_modelnew(kernel: str, task: Task) -> str:
@@ -155,13 +155,9 @@ class _Model:
                 "the reference's Model does not name its arguments: it cannot be exported"
             )
         kept = [n for n, v in zip(names, values, strict=False) if isinstance(v, (bool, int, float))]
-        others = [
-            n for n in tree.body
-            if n is not own and not (_names_of(n) and _names_of(n) <= _DROPPED)
-        ]  # fmt: skip
         return cls(
             tree=own,
-            others=_needed(others, own),
+            others=[n for n in needed(tree, own.name) if n is not own],
             inputs=tensors[: len(task.cases[0].inputs)],
             parameters=_parameters(task, values),
             numbers=[*(f"self.argument_{n}" for n in kept), *scalars],
@@ -194,26 +190,6 @@ def _has_init(tree: ast.ClassDef) -> bool:
 
 def _method(tree: ast.ClassDef, name: str) -> ast.FunctionDef:
     return next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
-
-
-def _needed(others: Sequence[ast.stmt], own: ast.ClassDef) -> list[ast.stmt]:
-    """Imports, and those of the other statements whose names the class uses."""
-    used = {m.id for m in ast.walk(own) if isinstance(m, ast.Name)}
-    kept: list[ast.stmt] = []
-    for node in reversed(others):
-        names = _names_of(node)
-        if isinstance(node, (ast.Import, ast.ImportFrom)) or names & used:
-            kept.append(node)
-            used |= {m.id for m in ast.walk(node) if isinstance(m, ast.Name)}
-    return kept[::-1]
-
-
-def _names_of(node: ast.stmt) -> set[str]:
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        return {node.name}
-    if isinstance(node, ast.Assign):
-        return {m.id for t in node.targets for m in ast.walk(t) if isinstance(m, ast.Name)}
-    return set()
 
 
 def _imports(others: Sequence[ast.stmt]) -> Iterator[str]:

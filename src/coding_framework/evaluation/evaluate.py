@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import Field
-
 from coding_framework.evaluation.eval_run import EvalRun
 from coding_framework.evaluation.metrics import StageMetrics, stage_metrics
 from coding_framework.orchestration.turn import (
@@ -33,18 +31,6 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-class EvaluationConfig(Record):
-    """How a suite is run."""
-
-    samples_per_task: int = Field(default=1, ge=1)
-    concurrency: int = Field(default=16, ge=1)
-    """Conversations at once; the policy's batch plus the judge's workers keeps both busy."""
-    conversation: ConversationConfig = ConversationConfig(max_turns=2, stop_reward=None)
-    begin_within_s: float | None = Field(default=None, gt=0.0)
-    """After so long no conversation begins; those that have begun go on to their end, for to cut
-    them off would leave out the long ones, which are the failing ones. None: all begin."""
-
-
 class Evaluation(Record):
     """Metrics and the conversations that they come from."""
 
@@ -58,16 +44,19 @@ async def evaluate(
     agents: Agents,
     judge: JudgeFn,
     reward: RewardFn,
-    config: EvaluationConfig,
+    conversation: ConversationConfig,
     *,
+    samples: int = 1,
+    concurrency: int = 16,
     store: Path | None = None,
     run: EvalRun | None = None,
     on_done: Callable[[CUDAConversationState], None] | None = None,
     on_begin: Callable[[], None] | None = None,
 ) -> Evaluation:
-    """Run every task's conversations and sum them up. First samples of all tasks begin first, so
-    what a limit of time leaves is even over the tasks.
+    """Run every task's conversations and sum them up, first samples of all tasks first.
 
+    samples: of each task. concurrency: conversations at once; the policy's batch plus the judge's
+    workers keeps both busy.
     store: a JSON-lines file of finished conversations; those already in it are not run again.
     run: keeps every answer and verdict, so that a stopped run goes on inside its conversations.
     on_done: called with each conversation, stored ones first. on_begin: before the first new one.
@@ -75,7 +64,7 @@ async def evaluate(
     """
     wanted = {
         f"{label}/{task.name}/{sample}": (task, sample)
-        for sample in range(config.samples_per_task)
+        for sample in range(samples)
         for task in tasks
     }
     finished = read_states(store, wanted) if store is not None else {}
@@ -92,7 +81,7 @@ async def evaluate(
             agents if run is None else run.agents(agents, sample),
             judge if run is None else run.judge(judge),
             reward,
-            config.conversation,
+            conversation,
             conversation_id=name,
         )
         if sink is not None:
@@ -107,7 +96,7 @@ async def evaluate(
         if name not in finished
     }
     try:
-        finished |= await run_limited(left, config.concurrency, config.begin_within_s)
+        finished |= await run_limited(left, concurrency)
     finally:
         if sink is not None:
             sink.close()
@@ -121,7 +110,8 @@ async def run_limited(
     begin_within_s: float | None = None,
 ) -> dict[K, T]:
     """What each piece of work gives, so many at once, begun in their order. Those that have not
-    begun within the time are not in the result. The first error ends them all and is raised."""
+    begun within the time are not in the result; those that have begun go on to their end, for to
+    cut them off would leave out the long ones. The first error ends them all and is raised."""
     limit = asyncio.Semaphore(concurrency)
     last_begin = time.monotonic() + (math.inf if begin_within_s is None else begin_within_s)
     done: dict[K, T] = {}

@@ -72,7 +72,7 @@ class StageMetrics(Record):
     """Conversations by why they ended."""
 
 
-def wilson(count: float, n: int, z: float = Z95) -> tuple[float, float]:
+def wilson(count: float, n: int) -> tuple[float, float]:
     """Wilson score interval of count / n; (0, 1) where n is 0. count: of a mean of n shares, their
     sum.
 
@@ -82,7 +82,7 @@ def wilson(count: float, n: int, z: float = Z95) -> tuple[float, float]:
         raise ValueError(f"count {count} of n {n}: 0 <= count <= n is needed")
     if n == 0:
         return (0.0, 1.0)
-    p = count / n
+    p, z = count / n, Z95
     denominator = 1 + z * z / n
     centre = (p + z * z / (2 * n)) / denominator
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / denominator

@@ -163,14 +163,19 @@ def gate_scopes(suites: Sequence[EvalSuite], *, compares: bool) -> list[str]:
     return sorted(found | ({"delta"} if compares else set()))
 
 
-def headline(block: Block) -> dict[str, float]:
-    """The numbers of a block that have a value, by their names in gates."""
+def _numbers(block: Block) -> dict[str, Estimate]:
+    """What a block tells, by the names that gates have for it."""
     found = {name: as_estimate(take(block)) for name, take in _SHARES.items()} | dict(block.pass_at)
     if len(block.speeds) == 1:
         found |= block.speeds[0].fast
     if block.regressions is not None:
         found["regressions"] = as_estimate(block.regressions.rate)
-    return {name: e.value for name, e in found.items() if e.value is not None}
+    return found
+
+
+def headline(block: Block) -> dict[str, float]:
+    """The numbers of a block that have a value, by their names in gates."""
+    return {name: e.value for name, e in _numbers(block).items() if e.value is not None}
 
 
 def number_of(gate: Gate, outcome: EvalOutcome) -> Estimate:
@@ -180,19 +185,15 @@ def number_of(gate: Gate, outcome: EvalOutcome) -> Estimate:
     block = outcome.overall.by.get(gate.scope) if gate.scope else outcome.overall.overall
     if block is None:
         why = f"{gate.scope} has fewer than {MIN_TASKS_FOR_A_RATE} tasks"
-        return Estimate(value=None, why=why)
-    if gate.metric in block.pass_at:
-        return block.pass_at[gate.metric]
-    if gate.metric in _SHARES:
-        return as_estimate(_SHARES[gate.metric](block))
-    if gate.metric == "regressions":
-        if block.regressions is None:
-            return Estimate(value=None, why="no kernel was judged at other shapes")
-        return as_estimate(block.regressions.rate)
-    if len(block.speeds) != 1:
-        many = f"times of {len(block.speeds)} kinds were taken, not of one"
-        return Estimate(value=None, why=many if block.speeds else "no correct kernel was timed")
-    return block.speeds[0].fast[gate.metric]
+    elif gate.metric in (found := _numbers(block)):
+        return found[gate.metric]
+    elif gate.metric == "regressions":
+        why = "no kernel was judged at other shapes"
+    elif block.speeds:
+        why = f"times of {len(block.speeds)} kinds were taken, not of one"
+    else:
+        why = "no correct kernel was timed"
+    return Estimate(value=None, why=why)
 
 
 def _difference(metric: str, compared: Comparison | None) -> Estimate:

@@ -54,20 +54,20 @@ class ProblemSource(Record):
 
 
 def load_problems(
-    sources: Sequence[ProblemSource], *, limit_s: float = LIMIT_S, memory: int = MEMORY_BYTES
+    sources: Sequence[ProblemSource], *, limit_s: float = LIMIT_S
 ) -> list[Task | str]:
     """The task of each, or why it is none. Several processes share them out."""
     count = max(1, min(len(os.sched_getaffinity(0)), len(sources) // LEAST_OF_A_PROCESS))
     parts = [sources[first::count] for first in range(count)]
     with ThreadPoolExecutor(count) as threads:
-        tasks = [*threads.map(lambda part: _load_part(part, limit_s, memory), parts)]
+        tasks = [*threads.map(lambda part: _load_part(part, limit_s), parts)]
     return [tasks[number % count][number // count] for number in range(len(sources))]
 
 
-def _load_part(sources: Sequence[ProblemSource], limit_s: float, memory: int) -> list[Task | str]:
+def _load_part(sources: Sequence[ProblemSource], limit_s: float) -> list[Task | str]:
     found: list[Task | str] = []
     while len(found) < len(sources):
-        with _Loader(memory) as loader:
+        with _Loader() as loader:
             for source in sources[len(found) :]:
                 answer = loader.ask(source, limit_s)
                 found.append(answer)
@@ -79,9 +79,9 @@ def _load_part(sources: Sequence[ProblemSource], limit_s: float, memory: int) ->
 class _Loader:
     """The process that runs problems."""
 
-    def __init__(self, memory: int) -> None:
+    def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(memory)],
+            [sys.executable, "-m", __name__],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         self._rest = b""
@@ -134,8 +134,7 @@ class _Loader:
 
 
 def _main() -> None:
-    memory = int(sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a problem prints is no answer
         import torch

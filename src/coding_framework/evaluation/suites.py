@@ -103,46 +103,31 @@ def load_suite(
     return EvalSuite(name=spec, tasks=tuple(entries[:limit]), not_applicable=without)
 
 
-def _held_out(count: int, seed: int, scope: TaskScope) -> list[SuiteTask]:
-    return [SuiteTask(task=task) for task in held_out_tasks(count, seed, scope=scope)]
-
-
-def _held_out_shapes(count: int, seed: int, scope: TaskScope) -> list[SuiteTask]:
-    tasks = held_out_tasks(count, seed, scope=scope)
-    return [SuiteTask(task=task, other_shapes=with_held_out_shapes(task)) for task in tasks]
-
-
-def _train_shapes(count: int, seed: int, scope: TaskScope) -> list[SuiteTask]:
-    tasks = training_tasks(count, seed, scope=scope)
-    return [SuiteTask(task=with_held_out_shapes(task)) for task in tasks]
-
-
-def _modules(count: int, seed: int, scope: TaskScope) -> list[SuiteTask]:
-    """The same for every seed: the catalogue draws them."""
-    return _of_modules(module_tasks("held_out", count=count))
-
-
-def _modules_other_sizes(count: int, seed: int, scope: TaskScope) -> list[SuiteTask]:
-    usual = module_tasks("held_out", count=count)
-    return _of_modules(write_module(at_other_sizes(module.draft)) for module in usual)
-
-
 def _of_modules(modules: Iterable[ModuleTask]) -> list[SuiteTask]:
     return [SuiteTask(task=module_task(module), level=module.draft.level) for module in modules]
 
 
-def _validation(count: int, seed: int, scope: TaskScope) -> list[SuiteTask]:
-    return [SuiteTask(task=task) for task in validation_modules(count)]
-
-
 _NAMED: Mapping[str, Callable[[int, int, TaskScope], list[SuiteTask]]] = {
-    "held-out": _held_out,
-    "held-out-shapes": _held_out_shapes,
-    "train-shapes": _train_shapes,
-    "modules": _modules,
-    "modules-other-sizes": _modules_other_sizes,
-    "validation": _validation,
+    "held-out": lambda count, seed, scope: [
+        SuiteTask(task=task) for task in held_out_tasks(count, seed, scope=scope)
+    ],
+    "held-out-shapes": lambda count, seed, scope: [
+        SuiteTask(task=task, other_shapes=with_held_out_shapes(task))
+        for task in held_out_tasks(count, seed, scope=scope)
+    ],
+    "train-shapes": lambda count, seed, scope: [
+        SuiteTask(task=with_held_out_shapes(task))
+        for task in training_tasks(count, seed, scope=scope)
+    ],
+    "modules": lambda count, seed, scope: _of_modules(module_tasks("held_out", count=count)),
+    "modules-other-sizes": lambda count, seed, scope: _of_modules(
+        write_module(at_other_sizes(usual.draft)) for usual in module_tasks("held_out", count=count)
+    ),
+    "validation": lambda count, seed, scope: [
+        SuiteTask(task=task) for task in validation_modules(count)
+    ],
 }
+"""What a number of tasks, a seed and a scope give; modules are drawn by their catalogue alone."""
 
 
 def _count(spec: str, argument: str) -> int:

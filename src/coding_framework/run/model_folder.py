@@ -18,7 +18,7 @@ from pydantic import Field
 
 from coding_framework.agents.prompts import PROMPT_VERSION
 from coding_framework.evaluation.eval_run import EvalIdentity, EvalRun
-from coding_framework.evaluation.evaluate import Evaluation, EvaluationConfig, evaluate
+from coding_framework.evaluation.evaluate import Evaluation, evaluate
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.store.events import log
@@ -132,11 +132,9 @@ async def evaluate_folder(
             ),
             judge,
             make_reward(),
-            EvaluationConfig(
-                conversation=settings.conversation,
-                concurrency=settings.concurrency,
-                samples_per_task=settings.samples_per_task,
-            ),
+            settings.conversation,
+            samples=settings.samples_per_task,
+            concurrency=settings.concurrency,
             store=store,
             run=run,
             on_done=count,

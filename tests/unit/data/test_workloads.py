@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 import torch
 
-from coding_framework.data.function_values import function_values
+from coding_framework.data.audit import function_values
 from coding_framework.data.held_out_shapes import move_extent, with_held_out_shapes
 from coding_framework.data.registry import find_task
 from coding_framework.data.synthesis.canonical import canonical_key

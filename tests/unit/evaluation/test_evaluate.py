@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from coding_framework.errors import PolicyError
 from coding_framework.evaluation import evaluate as runner
-from coding_framework.evaluation.evaluate import EvaluationConfig, evaluate
+from coding_framework.evaluation.evaluate import evaluate, run_limited
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.training.reward_functions.cuda_performance_reward import (
     CUDAPerformanceReward,
@@ -21,7 +21,7 @@ from support.made_conversations import make_task, make_verdict
 
 pytestmark = pytest.mark.unit
 
-ONE_TURN = EvaluationConfig(conversation=ConversationConfig(max_turns=1), concurrency=4)
+ONE_TURN = ConversationConfig(max_turns=1)
 TASKS = [make_task(f"task{i}") for i in range(10)]
 
 
@@ -64,6 +64,7 @@ async def run(agent, store=None, **kwargs):
         judge,
         CUDAPerformanceReward(),
         ONE_TURN,
+        concurrency=4,
         store=store,
         **kwargs,
     )
@@ -96,22 +97,16 @@ async def test_a_stopped_run_goes_on_with_what_is_missing(tmp_path):
     assert nobody.asked == []
 
 
-async def test_after_the_time_to_begin_those_that_began_are_finished_in_the_order_of_samples(
-    tmp_path, monkeypatch
-):
-    store = tmp_path / "sft.jsonl"
-    config = ONE_TURN.model_copy(
-        update={"samples_per_task": 50, "concurrency": 2, "begin_within_s": 0.1}
-    )
-    agent = CountingAgent()
-    agents = {Role.GENERATOR: agent}
-    clock = SimpleNamespace(monotonic=lambda: len(agent.asked) / 1000)  # a millisecond each
+async def test_after_the_time_to_begin_those_that_began_are_finished_in_their_order(monkeypatch):
+    began: list[int] = []
+    clock = SimpleNamespace(monotonic=lambda: len(began) / 1000)  # a millisecond each
     monkeypatch.setattr(runner, "time", clock)
-    result = await evaluate(
-        "sft", TASKS, agents, judge, CUDAPerformanceReward(), config, store=store
-    )
-    assert 100 < len(result.states) < 105
-    assert len(agent.asked) == len(result.states) == len(store.read_text().splitlines())
-    counts = Counter(agent.asked)
-    assert max(counts.values()) - min(counts[t.name] for t in TASKS) <= 1
-    assert all(state.end_reason is not None for state in result.states)
+
+    async def work(number: int) -> int:
+        began.append(number)
+        await asyncio.sleep(0.001)
+        return number
+
+    found = await run_limited({n: partial(work, n) for n in range(500)}, 2, 0.1)
+    assert 100 < len(found) < 105
+    assert list(found.values()) == began == list(range(len(began)))

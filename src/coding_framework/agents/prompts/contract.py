@@ -40,12 +40,6 @@ class Contract:
     """Whether the signature ends with numbers."""
 
 
-def shapes_told(contract: Contract) -> dict[str, tuple[int, ...]]:
-    """Of the tensors of the signature, by name."""
-    found = re.findall(r"Tensor(?:<\w+>)? (\w+)\[([^\]]+)\]", contract.signature)
-    return {name: tuple(map(int, dims.split(", "))) for name, dims in found}
-
-
 _TOLD: OrderedDict[Task, Contract] = OrderedDict()
 _MOST_TOLD = 512
 

@@ -41,12 +41,12 @@ class Constant:
     name: str
     position: int
     value: int
-    smallest: int = 2
-    """An extent of 1 would mean broadcasting."""
     bound: bool = False
     """It is the end of what `randint` draws, and goes with the size that it indexes."""
 
 
+SMALLEST = 2
+"""To which a constant is made smaller: an extent of 1 would mean broadcasting."""
 Values = Mapping[Constant, int]
 
 

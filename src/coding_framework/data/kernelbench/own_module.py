@@ -56,7 +56,7 @@ def problem_of_class(source: str, name: str, inputs: str, init: str = "") -> str
         )
     names = [*_all_arguments(classes[name], "__init__"), *map("argument{}".format, range(99))]
     arguments = {**dict(zip(names, positional, strict=False)), **named}
-    return _problem(_needed(source, tree, name), name, given, len(positional), arguments)
+    return _problem(_text_of(source, tree, name), name, given, len(positional), arguments)
 
 
 def problem_of_module(
@@ -211,7 +211,7 @@ def _required(kind: ast.ClassDef, function: str) -> list[str]:
     return [*names[: len(names) - len(found.defaults)], *optional]
 
 
-def _needed(source: str, tree: ast.Module, name: str) -> str:
+def needed(tree: ast.Module, name: str) -> list[ast.stmt]:
     """The statements of a file that a class needs, directly or by others; the last one that binds a
     name counts, and star imports and `__future__` always do."""
     binds: dict[str, ast.stmt] = {}
@@ -227,7 +227,12 @@ def _needed(source: str, tree: ast.Module, name: str) -> str:
         kept.add(statement)
         read = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
         waiting += {binds[n] for n in read & set(binds)} - kept
-    return "\n\n".join(_with_decorators(source, s) for s in tree.body if s in kept)
+    return [statement for statement in tree.body if statement in kept]
+
+
+def _text_of(source: str, tree: ast.Module, name: str) -> str:
+    """What a class needs, as its file has it."""
+    return "\n\n".join(_with_decorators(source, s) for s in needed(tree, name))
 
 
 def _with_decorators(source: str, statement: ast.stmt) -> str:
@@ -258,12 +263,12 @@ def _source_of(kind: type) -> str:
         file = inspect.getsourcefile(kind)
         text = Path(file).read_text(encoding="utf-8") if file else ""
         if file and kind.__qualname__ == kind.__name__:
-            return _needed(text, ast.parse(text), kind.__name__)
+            return _text_of(text, ast.parse(text), kind.__name__)
     except (OSError, TypeError, KeyError):
         pass
     cells = "\n".join(_cells())
     if kind.__name__ in {b for s in ast.parse(cells).body for b in _bound_by(s)}:
-        return _needed(cells, ast.parse(cells), kind.__name__)
+        return _text_of(cells, ast.parse(cells), kind.__name__)
     raise UsageError(
         f"the source of {kind.__qualname__} cannot be found: define it at the top of a file and "
         "give the task as FILE.py:CLASS"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from coding_framework.data.kernelbench.constants import (
+    SMALLEST,
     Constant,
     Values,
     run_module,
@@ -162,12 +163,12 @@ def shrink(tree: ast.Module, start: Values, original: Measure, budget: Budget) -
     waiting: set[Constant] = set()
     current = measure(tree, values)
     while not budget.holds(current):
-        free = [c for c in values if c not in fixed | waiting and values[c] > c.smallest]
+        free = [c for c in values if c not in fixed | waiting and values[c] > SMALLEST]
         if not free:
             break
         largest, others = max(free, key=lambda c: values[c]), False
         for group in filter(None, _groups(largest, free, values)):
-            trial = values | {c: max(c.smallest, values[c] // 2) for c in group}
+            trial = values | {c: max(SMALLEST, values[c] // 2) for c in group}
             smaller = _measured(tree, trial, original)
             if smaller is not None and smaller.kinds == original.kinds:
                 values, current = trial, smaller
