@@ -12,7 +12,7 @@ from typing import Any
 from bench_io import RESULTS, ROOT, finish, head
 
 from coding_framework.cuda.choose_backend import choose_backend
-from coding_framework.cuda.device.gpu_sharing import Gpu, clocks, gpus
+from coding_framework.cuda.device.gpu_sharing import Gpu, gpus
 from coding_framework.store.lines import JsonlSink, read_lines
 
 PACKAGES = ("torch", "cuda-bindings", "numpy")
@@ -85,7 +85,7 @@ def session_here(name: str) -> Row:
     gpu = this_gpu()
     return {
         **head(name, packages=PACKAGES, versions={"driver": gpu.driver, "gpu": gpu.name}),
-        "gpu": {"name": gpu.name, "memory_bytes": gpu.memory_bytes, "clocks": clocks(gpu)},
+        "gpu": {"name": gpu.name, "memory_bytes": gpu.memory_bytes},
     }
 
 

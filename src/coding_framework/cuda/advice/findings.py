@@ -11,8 +11,9 @@ import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
+from itertools import islice
 
-from coding_framework.cuda.advice.source_text import code_only, line_of
+from coding_framework.cuda.advice.source_text import code_only, finding_at
 from coding_framework.types import Finding, FindingSeverity
 
 _MAX_PER_RULE = 5
@@ -115,44 +116,24 @@ def _pasted_findings(code: str) -> list[Finding]:
 
 
 def _matches(rule: Rule, code: str) -> list[re.Match[str]]:
-    matches: list[re.Match[str]] = []
     if rule.unless is not None and rule.unless(code):
-        return matches
-    for match in rule.pattern.finditer(code):
-        matches.append(match)
-        if len(matches) == _MAX_PER_RULE:
-            break
-    return matches
+        return []
+    return list(islice(rule.pattern.finditer(code), _MAX_PER_RULE))
 
 
 def _finding(rule: Rule, code: str, position: int) -> Finding:
-    while position < len(code) and code[position].isspace():
-        position += 1
-    return Finding(
-        rule=rule.name,
-        severity=rule.severity,
-        line=line_of(code, position),
-        message=rule.message,
-        basis="source",
-    )
+    return finding_at(code, position, rule.name, rule.severity, rule.message)
+
+
+_CHARACTERS: tuple[tuple[str, str, FindingSeverity, str], ...] = (
+    ("\0", "nul_byte", "high", "contains a NUL byte"),
+    ("\u202e", "bidirectional_text", "medium", "contains text that displays in another order"),
+)
 
 
 def _encoding_findings(source: str) -> list[Finding]:
-    found = []
-    rows: tuple[tuple[str, str, FindingSeverity, str], ...] = (
-        ("nul_byte", "\0", "high", "contains a NUL byte"),
-        ("bidirectional_text", "\u202e", "medium", "contains text that displays in another order"),
-    )
-    for name, character, severity, message in rows:
-        position = source.find(character)
-        if position >= 0:
-            found.append(
-                Finding(
-                    rule=name,
-                    severity=severity,
-                    line=line_of(source, position),
-                    message=message,
-                    basis="source",
-                )
-            )
-    return found
+    return [
+        finding_at(source, at, rule, severity, message)
+        for character, rule, severity, message in _CHARACTERS
+        if (at := source.find(character)) >= 0
+    ]

@@ -16,7 +16,7 @@ from importlib.resources import files
 from itertools import islice
 from typing import Literal
 
-from coding_framework.cuda.advice.source_text import code_only, line_of
+from coding_framework.cuda.advice.source_text import code_only, finding_at
 from coding_framework.types import Finding
 
 _MAX_PER_RULE = 3
@@ -75,7 +75,7 @@ def source_pitfalls(source: str) -> tuple[Finding, ...]:
     for rule in _RULES:
         places = (place for text in texts[rule.of] for place in _places(rule, text))
         for at, message in islice(places, _MAX_PER_RULE - len(found[rule.rule])):
-            found[rule.rule].append(_finding(rule.rule, code, at, message))
+            found[rule.rule].append(finding_at(code, at, rule.rule, "low", message))
     every = (finding for findings in found.values() for finding in findings)
     return tuple(sorted(every, key=lambda f: (f.line or 0, f.rule)))
 
@@ -108,11 +108,3 @@ def _block(code: str, start: int) -> str:
         if depth == 0:
             return code[start : brace.start()]
     return code[start:end]
-
-
-def _finding(rule: str, code: str, at: int, message: str) -> Finding:
-    while at < len(code) and code[at].isspace():
-        at += 1
-    return Finding(
-        rule=rule, severity="low", line=line_of(code, at), message=message, basis="source"
-    )

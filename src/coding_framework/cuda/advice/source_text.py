@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 
+from coding_framework.types import Finding, FindingSeverity
+
 _TOKEN = re.compile(
     r"""
     (?P<line>//(?:\\\n|[^\n])*)                          # a // comment, with continued lines
@@ -43,6 +45,15 @@ def code_only(source: str, *, literals: bool = False) -> str:
 def line_of(source: str, position: int) -> int:
     """1-based line number of a position."""
     return source.count("\n", 0, position) + 1
+
+
+def finding_at(
+    source: str, position: int, rule: str, severity: FindingSeverity, message: str
+) -> Finding:
+    """What a pattern found there, at the first character that is no blank."""
+    blanks = len(source) - position - len(source[position:].lstrip())
+    line = line_of(source, position + blanks)
+    return Finding(rule=rule, severity=severity, line=line, message=message, basis="source")
 
 
 def _blank(match: re.Match[str]) -> str:

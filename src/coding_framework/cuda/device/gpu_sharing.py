@@ -76,19 +76,11 @@ def _visible(found: tuple[Gpu, ...], allowed: str | None) -> tuple[Gpu, ...]:
 
 @lru_cache(maxsize=1)
 def _all_gpus() -> tuple[Gpu, ...]:
-    fields = ("index", "uuid", "name", "memory.total", "driver_version")
-    return parse_gpus(_queried(fields, timeout_s=60))
-
-
-def _queried(fields: tuple[str, ...], *options: str, timeout_s: float) -> str:
-    """What nvidia-smi says of these fields, a line of comma-separated values a GPU; "" where it is
-    not there or fails."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
-        return ""
-    query = f"--query-gpu={','.join(fields)}"
-    form = "--format=csv,noheader,nounits"
-    return output_of(tool, *options, query, form, timeout_s=timeout_s)
+        return ()
+    query = "--query-gpu=index,uuid,name,memory.total,driver_version"
+    return parse_gpus(output_of(tool, query, "--format=csv,noheader,nounits"))
 
 
 def parse_gpus(listing: str) -> tuple[Gpu, ...]:
@@ -99,17 +91,6 @@ def parse_gpus(listing: str) -> tuple[Gpu, ...]:
         if len(parts) == 5 and re.fullmatch(r"\d+", parts[0]) and re.fullmatch(r"\d+", parts[3]):
             found.append(Gpu(int(parts[0]), parts[1], parts[2], int(parts[3]) << 20, parts[4]))
     return tuple(found)
-
-
-def clocks(gpu: Gpu) -> dict[str, float]:
-    """Clocks of a GPU now, in MHz; {} where the driver does not say. For receipts: never set."""
-    names = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw")
-    said = _queried(names, f"--id={gpu.uuid}", timeout_s=20)
-    found = {}
-    for name, value in zip(names, said.strip().split(","), strict=False):
-        with suppress(ValueError):
-            found[name] = float(value)
-    return found
 
 
 class GpuLock:

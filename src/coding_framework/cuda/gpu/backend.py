@@ -38,7 +38,7 @@ from coding_framework.cuda.timing.baseline_times import BaselineTimes
 from coding_framework.cuda.timing.measurement import Measurement, measure_plan
 from coding_framework.cuda.timing.physical_floor import Peaks, floor_ms, is_impossible, peaks_of
 from coding_framework.cuda.timing.profiler import Profile, ReplayFiles, profile_plan
-from coding_framework.cuda.timing.results import Baselines, TimedCase, measured_result
+from coding_framework.cuda.timing.results import TimedCase, measured_result
 from coding_framework.cuda.timing.statistics import Timing
 from coding_framework.errors import DeviceFullError
 from coding_framework.paths import cache_dir, write_json_atomic
@@ -187,13 +187,14 @@ class CudaBackend:
             return None
         self._require_possible(task, timed, references, seed)
         case = self.timed_case(task)
-        baselines = Baselines(
+        return measured_result(
+            timed,
+            references.flops(task, case, seed),
+            self.peaks,
             naive_ms=naive_ms,
             eager_ms=self._baseline("eager", task),
             compiled_ms=self._baseline("compiled", task),
         )
-        flops = references.flops(task, case, seed)
-        return measured_result(timed, baselines, flops, self.peaks)
 
     def _require_possible(
         self, task: Task, timed: TimedCase, references: ReferenceCache, seed: int

@@ -1,6 +1,6 @@
-"""Replays plans, between marks for a profiler: `python -m ...gpu.profiled_replay FOLDER...`.
+"""Replays a plan, between marks for a profiler: `python -m ...gpu.profiled_replay FOLDER`.
 
-Each folder is what `profiler.ReplayFiles` wrote. Allocations are made in the recorded order, which
+The folder is what `profiler.ReplayFiles` wrote. Allocations are made in the recorded order, which
 gives them the recorded addresses where the driver grants the range; a module's variables may lie
 elsewhere in this process. Pointers in launch parameters to what lies elsewhere are moved along.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 from coding_framework.cuda.device.wire import unpacked
 from coding_framework.cuda.gpu.driver import call, cuda
@@ -23,23 +22,13 @@ _LAUNCH_WALL_S = 120.0
 
 
 def main() -> None:
-    """All folders, one after another."""
-    folders = [Path(argument) for argument in sys.argv[1:]]
-    described = [
-        unpacked((folder / "replay.json").read_bytes(), (folder / "blob").read_bytes())
-        for folder in folders
-    ]
-    total = max(sum(nbytes for _, nbytes, _ in one["regions"]) for one in described)
+    """The plan in the folder."""
+    folder = Path(sys.argv[1])
+    described = unpacked((folder / "replay.json").read_bytes(), (folder / "blob").read_bytes())
+    total = sum(nbytes for _, nbytes, _ in described["regions"])
     limit = max(GpuSettings().memory_limit_bytes, 2 * total)
     machine = GpuMachine(GpuSettings(memory_limit_bytes=limit, launch_wall_s=_LAUNCH_WALL_S))
     replayer = Replayer(machine)
-    for one in described:
-        _replay(machine, replayer, one)
-        replayer.clear()
-        machine.reset()
-
-
-def _replay(machine: GpuMachine, replayer: Replayer, described: dict[str, Any]) -> None:
     module = machine.load(Path(described["build"]))
     moved = {
         (address, nbytes): module.symbols[name].address

@@ -139,52 +139,30 @@ def find_ncu() -> Path | None:
 
 def profile_plan(files: ReplayFiles, gpu: Gpu) -> Profile:
     """Counters of every launch of a plan. Never raises for what ncu does or does not find."""
-    return profile_plans((files,), gpu)[0]
+    found = _profile(files, gpu)
+    return Profile((), found) if isinstance(found, str) else Profile(tuple(map(report_of, found)))
 
 
-def profile_plans(
-    plans: Sequence[ReplayFiles],
-    gpu: Gpu,
-    metrics: Sequence[str] = METRICS,
-    seconds: float = _PROFILE_S,
-) -> tuple[Profile, ...]:
-    """As `profile_plan`, of several plans in one run of ncu, in order."""
-    found = _profile(plans, gpu, metrics, seconds)
-    if isinstance(found, str):
-        return tuple(Profile((), found) for _ in plans)
-    profiles, at = [], 0
-    for files in plans:
-        launches = len(files.plan.launches)
-        profiles.append(Profile(tuple(report_of(row) for row in found[at : at + launches])))
-        at += launches
-    return tuple(profiles)
-
-
-def _profile(
-    plans: Sequence[ReplayFiles], gpu: Gpu, metrics: Sequence[str], seconds: float
-) -> list[dict[str, object]] | str:
-    """One row a launch of all plans, or a sentence that says why there are none."""
+def _profile(files: ReplayFiles, gpu: Gpu) -> list[dict[str, object]] | str:
+    """One row a launch, or a sentence that says why there are none."""
     ncu = find_ncu()
     if ncu is None:
         return "no hardware counters: Nsight Compute (ncu) is not installed here"
     known = _known_metrics(str(ncu))
-    asked = [m for m in metrics if _is_known(m, known)]
+    asked = [m for m in METRICS if _is_known(m, known)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        folders = [folder / str(i) for i in range(len(plans))]
-        for files, one in zip(plans, folders, strict=True):
-            one.mkdir()
-            files.write(one)
+        files.write(folder)
         command = [
             str(ncu), "--clock-control", "none", "--target-processes", "application-only",
             "--profile-from-start", "off", "--metrics", ",".join(asked),
             "--export", str(folder / "report"), "--force-overwrite",
-            sys.executable, "-m", "coding_framework.cuda.gpu.profiled_replay", *map(str, folders),
+            sys.executable, "-m", "coding_framework.cuda.gpu.profiled_replay", str(folder),
         ]  # fmt: skip
         lock = GpuLock(gpu.uuid)
         try:
             with lock.alone():
-                said = _run(command, seconds, _environment(gpu))
+                said = _run(command, _PROFILE_S, _environment(gpu))
         finally:
             lock.close()
         report = folder / "report.ncu-rep"
@@ -193,7 +171,7 @@ def _profile(
         rows = _read(report, ncu)
     if rows is None:
         return "no hardware counters: Nsight's Python module cannot read its report"
-    wanted = sum(len(files.plan.launches) for files in plans)
+    wanted = len(files.plan.launches)
     if len(rows) != wanted:
         return f"no hardware counters: ncu saw {len(rows)} launches of {wanted} ({_why_not(said)})"
     return rows

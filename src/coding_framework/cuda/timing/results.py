@@ -51,19 +51,17 @@ class TimedCase:
         return max(0.0, (self.host_ms or 0.0) - free)
 
 
-@dataclass(frozen=True, slots=True)
-class Baselines:
-    """Other times for the same function on the same shapes, by the same clock."""
-
-    naive_ms: float | None = None
-    eager_ms: float | None = None
-    compiled_ms: float | None = None
-
-
 def measured_result(
-    timed: TimedCase, baselines: Baselines, flops: int, peaks: Peaks
+    timed: TimedCase,
+    flops: int,
+    peaks: Peaks,
+    *,
+    naive_ms: float | None,
+    eager_ms: float | None,
+    compiled_ms: float | None,
 ) -> BenchmarkResult:
-    """The timing part of a verdict on a GPU, of a case that was measured.
+    """The timing part of a verdict on a GPU, of a case that was measured, beside other times for
+    the same function on the same shapes, by the same clock.
 
     flops: of the function's matrix products and convolutions as PyTorch does them; 0: it has none,
     or none that are counted.
@@ -79,12 +77,12 @@ def measured_result(
     return BenchmarkResult(
         kernel_ms=kernel_ms,
         kernel_ms_ci95=(timing.low_ms + delay_ms, timing.high_ms + delay_ms),
-        eager_ms=baselines.eager_ms,
-        compiled_ms=baselines.compiled_ms,
-        speedup=over(baselines.eager_ms),
-        speedup_vs_compiled=over(baselines.compiled_ms),
-        naive_ms=baselines.naive_ms,
-        speedup_vs_naive=over(baselines.naive_ms),
+        eager_ms=eager_ms,
+        compiled_ms=compiled_ms,
+        speedup=over(eager_ms),
+        speedup_vs_compiled=over(compiled_ms),
+        naive_ms=naive_ms,
+        speedup_vs_naive=over(naive_ms),
         bytes_moved=timed.bytes_moved,
         flops=flops or None,
         achieved_gbps=timed.bytes_moved / seconds / 1e9,
