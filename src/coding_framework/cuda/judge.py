@@ -299,7 +299,7 @@ class Judge:
                 try:
                     return make_templates(subject, cases, references)
                 except ExtensionWanted as wanted:
-                    build = self._compile_also(build, wanted.request, draft)
+                    build = self._compile_also(build, [wanted.request], draft)
         except CandidateFault as fault:
             raise UsageError(f"the kernel does not compile: {fault.reason}") from fault
 
@@ -308,9 +308,9 @@ class Judge:
     def _compile(self, candidate: Candidate, draft: VerdictDraft) -> Path:
         return _built(self._compiler.compile_source(candidate.code), draft)
 
-    def _compile_also(self, build: Path, request: Request, draft: VerdictDraft) -> Path:
-        """An answer's build with one extension or kernel more, for which it asked while it ran."""
-        draft.late_requests[request.digest] = request
+    def _compile_also(self, build: Path, requests: Sequence[Request], draft: VerdictDraft) -> Path:
+        """An answer's build with extensions or kernels more, for which it asked while it ran."""
+        draft.late_requests.update({request.digest: request for request in requests})
         late = list(draft.late_requests.values())
         if sum(isinstance(r, ExtensionRequest) for r in late) > MAX_LATE_REQUESTS:
             raise CandidateFault(

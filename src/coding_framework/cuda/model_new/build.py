@@ -145,10 +145,11 @@ class ExtensionWanted(Exception):  # noqa: N818 - a wish of theirs, not an error
 
 def want_extension(kind: Kind, payload: memoryview) -> None:
     """`on_extension` of a host process that runs a build. Raises ExtensionWanted."""
-    raise ExtensionWanted(_decoded(kind, payload))
+    raise ExtensionWanted(decoded(kind, payload))
 
 
-def _decoded(kind: Kind, payload: memoryview) -> Request:
+def decoded(kind: Kind, payload: memoryview) -> Request:
+    """What an answer asks for, by its message."""
     return decode_kernel(payload) if kind is Kind.KERNEL else decode_request(payload)
 
 
@@ -158,7 +159,7 @@ def requests_of(compiler: SourceCompiler, answer: str) -> tuple[Request, ...]:
     requests: list[Request] = []
 
     def note(kind: Kind, payload: memoryview) -> None:
-        requests.append(_decoded(kind, payload))
+        requests.append(decoded(kind, payload))
         if len(requests) > MAX_REQUESTS:
             raise CandidateFault(
                 Status.OUTPUT_LIMIT, f"more than {MAX_REQUESTS} calls of load_inline"

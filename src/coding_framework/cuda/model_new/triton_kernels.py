@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
+from coding_framework.cuda.host.program import ANSWER_NAME
 from coding_framework.cuda.host.python_runtime import interpreter, python_runtime
 from coding_framework.cuda.host.wire import Malformed
 from coding_framework.cuda.sandbox import Mount
@@ -25,6 +27,7 @@ LAUNCHES_NAME = "triton.json"
 """File of a build: what the answer's process needs to launch its kernels."""
 MAX_LATE_KERNELS = 64
 """Ways in which an answer's kernels are called: each is compiled when it is met."""
+_IMPORTS = re.compile(rb"^\s*(?:import|from)\s+triton\b", re.MULTILINE)
 _MAX_REQUEST_BYTES = 1 << 16
 
 
@@ -85,3 +88,9 @@ def triton_gap() -> str:
     if not _TRIED[0] <= tuple(map(int, here.split(".")[:2])) <= _TRIED[1]:
         return f"Triton {here} is installed here, and 3.6 to 3.9 are tried: pip install {TRITON}"
     return ""
+
+
+def imports_triton(build: Path) -> bool:
+    """Whether a build is that of an answer with Triton kernels."""
+    answer = build / ANSWER_NAME
+    return answer.exists() and _IMPORTS.search(answer.read_bytes()) is not None

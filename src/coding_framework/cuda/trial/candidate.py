@@ -26,6 +26,7 @@ from coding_framework.cuda.host.plan_recorder import (
 )
 from coding_framework.cuda.host.properties import DeviceProperties, others_like
 from coding_framework.cuda.model_new.build import ExtensionWanted, Request
+from coding_framework.cuda.model_new.triton_kernels import imports_triton
 from coding_framework.cuda.plan.launch_plan import CandidateFault, ModuleInfo
 from coding_framework.cuda.sandbox.reused import reused
 from coding_framework.cuda.timing.backend import Backend
@@ -37,6 +38,7 @@ from coding_framework.cuda.trial.fresh_processes import (
     require_same_plans,
 )
 from coding_framework.cuda.trial.setup import TrialSetting, TrialSetup, open_setup
+from coding_framework.cuda.trial.survey import kernels_wanted
 from coding_framework.cuda.trial.trial import CaseTrial
 from coding_framework.cuda.trial.verdict_draft import NOT_CHECKED, TrialLog, VerdictDraft
 from coding_framework.types import Status, Task, TestCase, TestResult
@@ -45,8 +47,9 @@ _BEYOND_A_CHECKER = frozenset({Status.UNSUPPORTED, Status.TIMEOUT})
 """Faults that may be the checker's limits and not the candidate's: a GPU runs more, and faster."""
 
 T = TypeVar("T")
-CompileAlso = Callable[[Path, Request, VerdictDraft], Path]
-"""Makes a build with one extension more. Raises CandidateFault where that cannot be compiled."""
+CompileAlso = Callable[[Path, Sequence[Request], VerdictDraft], Path]
+"""Makes a build with more extensions or kernels. Raises CandidateFault where that cannot be
+compiled."""
 
 
 class CandidateTrials:
@@ -94,6 +97,7 @@ class CandidateTrials:
                 self._setting = outer
 
     def _try_each(self, cases: Sequence[TestCase], drawn: TestCase | None) -> TimedCase:
+        self._compile_all([*cases, *([] if drawn is None else [drawn])])
         self._require_end(cases)
         found: dict[str, TimedCase] = {}
         for case in cases:
@@ -165,6 +169,16 @@ class CandidateTrials:
         task, seeds = self._draft.task, self._seeds[:1]
         with open_setup(setting, first, told=told) as setup:
             CaseTrial(task, case, setup, self._references, seeds, log).call_once()
+
+    def _compile_all(self, cases: Sequence[TestCase]) -> None:
+        """The Triton kernels of an answer at once, as far as they are known before any runs."""
+        if not imports_triton(self._setting.build):
+            return
+        task, seed = self._draft.task, self._seeds[0]
+        calls = (self._references.get(task, case, seed) for case in cases)
+        if wanted := kernels_wanted(self._setting, calls):
+            build = self._compile_also(self._setting.build, wanted, self._draft)
+            self._setting = replace(self._setting, build=build)
 
     def _require_end(self, cases: Sequence[TestCase]) -> None:
         """Raises CandidateFault (timeout) for a candidate that takes more instructions on the
@@ -248,7 +262,7 @@ class CandidateTrials:
                 return attempt(setting)
             except ExtensionWanted as wanted:
                 del tests[tested:]
-                build = self._compile_also(setting.build, wanted.request, self._draft)
+                build = self._compile_also(setting.build, [wanted.request], self._draft)
                 setting = replace(setting, build=build)
                 self._setting = replace(self._setting, build=build)
 

@@ -18,7 +18,7 @@ from coding_framework.cuda.host.plan_recorder import PlanRecorder
 from coding_framework.cuda.host.program import is_answer
 from coding_framework.cuda.host.properties import H200, DeviceProperties
 from coding_framework.cuda.host.session import HOST_LIMITS, HostSession
-from coding_framework.cuda.host.wire import RuntimeHandler
+from coding_framework.cuda.host.wire import Kind, RuntimeHandler
 from coding_framework.cuda.model_new.build import want_extension
 from coding_framework.cuda.model_new.session import AnswerSession
 from coding_framework.cuda.plan.difference import PlanReader, adds_atomically
@@ -80,9 +80,11 @@ def open_host(
     module: ModuleInfo,
     handler: RuntimeHandler,
     properties: DeviceProperties = H200,
+    on_extension: Callable[[Kind, memoryview], None] = want_extension,
 ) -> Iterator[Callable[[ModelSignature], HostProcess]]:
     """Start a build's host code in a process of its own; gives how calls with a model's signature
-    are made in it. Raises as `open_setup`. handler: who carries out what it asks for."""
+    are made in it. Raises as `open_setup`. handler: who carries out what it asks for. on_extension:
+    who hears of the kernels that an answer's build lacks."""
     limits = replace(HOST_LIMITS, cpu_s=setting.host_cpu_s, memory_bytes=_HOST_MEMORY_BYTES)
     answers = is_answer(setting.build)
     with HostSession(
@@ -92,7 +94,7 @@ def open_host(
         setting.sandbox,
         limits,
         properties=properties,
-        on_extension=want_extension if answers else None,  # nobody else may ask for kernels
+        on_extension=on_extension if answers else None,  # nobody else may ask for kernels
     ) as session:
         models = count()
 

@@ -1,8 +1,9 @@
 """What an answer's `import triton` finds: what host code does with kernels that Triton compiles.
 
 A kernel is compiled for how it is called (types, constants, alignment), by the judge, in a process
-of its own: the first such call asks for it, and the answer begins again where it is there. Of
-`triton.autotune` the first configuration is taken. Inside of kernels nothing is run here.
+of its own: the first such call asks for it, and the answer begins again where it is there, or goes
+on without the launch where the judge only wants to hear of it. Of `triton.autotune` the first
+configuration is taken. Inside of kernels nothing is run here.
 """
 
 from __future__ import annotations
@@ -149,9 +150,9 @@ class JITFunction(Launcher):
         request, values = self._request(given, options)
         found = _built.get(hashlib.sha256(request).hexdigest())
         if found is None:
-            _host.request(_host.KERNEL, request)
-            raise cpp_extension.NotCompiledYet(self.__name__)
-        if all(sizes):
+            if _host.request(_host.KERNEL, request):
+                raise cpp_extension.NotCompiledYet(self.__name__)
+        elif all(sizes):
             _launch(found, sizes, values)
 
     def _request(
