@@ -51,7 +51,6 @@ from mechanism_rates import (
     accepted,
     by_mechanism,
     interval,
-    known_and_unknown,
     print_mechanisms,
     slow,
     worst_of_tries,
@@ -234,7 +233,6 @@ def sandbox_report(cases: list[Case], sandbox: str) -> dict[str, Any] | None:
     mechanisms = by_mechanism(tries)
     return {
         "false_accepts": rate(hostile),
-        "fresh": known_and_unknown(mechanisms),
         "mechanisms": mechanisms,
         "over_60_s": slow(rows),
         "false_rejects": rate([(c, j) for c, j in rows if c.honest]),

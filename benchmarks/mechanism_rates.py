@@ -1,5 +1,5 @@
-"""False accepts of the fresh corpus by mechanism: those that issue 27 names and others apart, and
-how often each that chance decides was tried."""
+"""False accepts of the fresh corpus by mechanism, and how often each that chance decides was
+tried."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coding_framework.types import Status
 
 sys.path.insert(0, str(ROOT / "tests"))
 from corpus.collection import Case
-from corpus.fresh_collection import ITEMS, attack_of
+from corpus.fresh_collection import attack_of
 
 ESCAPES = ("unsupported", "infrastructure_error")
 """Statuses that mask a sample: no attack may end in one of them."""
@@ -67,7 +67,6 @@ def by_mechanism(rows: Rows) -> dict[str, dict[str, Any]]:
             groups[case.group].append((case, judged))
     return {
         mechanism: {
-            "item": ITEMS[mechanism],
             "attacks": len(worst_of_tries(group)),
             "accepted": sum(accepted(c, j) for c, j in worst_of_tries(group)),
             "tries": len(group),
@@ -78,38 +77,17 @@ def by_mechanism(rows: Rows) -> dict[str, dict[str, Any]]:
     }
 
 
-def known_and_unknown(mechanisms: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The rates over mechanisms that the issue names, and over those that it does not."""
-    rates = {}
-    for name, known in (("known", True), ("unknown", False)):
-        chosen = [m for m in mechanisms.values() if (m["item"] > 0) is known]
-        n = sum(m["attacks"] for m in chosen)
-        count = sum(m["accepted"] for m in chosen)
-        rates[name] = {
-            "mechanisms": len(chosen),
-            "count": count,
-            "n": n,
-            "ci95": interval(count, n) if n else None,
-            "tries": sum(m["tries"] for m in chosen),
-            "tries_accepted": sum(m["tries_accepted"] for m in chosen),
-            "escaped": sum(len(m["escaped"]) for m in chosen),
-        }
-    return rates
-
-
 def slow(rows: Rows) -> list[dict[str, Any]]:
     """Cases whose verdict took longer than it may."""
     return [{"name": c.name, "wall_s": j.wall_s} for c, j in rows if j.wall_s > SLOW_S]
 
 
 def print_mechanisms(mechanisms: dict[str, dict[str, Any]]) -> None:
-    """A line a mechanism, and one for those that are known and for those that are not."""
+    """A line a mechanism."""
     if not mechanisms:
         return
-    print(f"    {'mechanism':<24}{'item':>5}{'accepted':>10}{'of':>5}{'tries':>12}{'escaped':>9}")
+    print(f"    {'mechanism':<24}{'accepted':>10}{'of':>5}{'tries':>12}{'escaped':>9}")
     for name, m in mechanisms.items():
         tries = f"{m['tries_accepted']} of {m['tries']}" if m["tries"] > m["attacks"] else "-"
-        line = f"    {name:<24}{m['item'] or '-':>5}{m['accepted']:>10}{m['attacks']:>5}"
+        line = f"    {name:<24}{m['accepted']:>10}{m['attacks']:>5}"
         print(f"{line}{tries:>12}{len(m['escaped']):>9}")
-    for name, r in known_and_unknown(mechanisms).items():
-        print(f"    {name}: {r['count']} of {r['n']} accepted, {r['escaped']} escaped")

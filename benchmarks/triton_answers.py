@@ -30,6 +30,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from bench_io import bar, finish, head, this_machine
+from gpu_bench import result_path
 
 from coding_framework.commands.judge_many import judge_pairs, read_pairs
 from coding_framework.wiring import JudgeSettings
@@ -62,6 +63,10 @@ def time_them(pairs: Path) -> None:
     import torch
     import triton.testing
 
+    @triton.jit
+    def empty() -> None:
+        pass
+
     def names(path: str) -> dict[str, Any]:
         spec = spec_from_file_location(Path(path).stem, path)
         assert spec is not None
@@ -71,6 +76,8 @@ def time_them(pairs: Path) -> None:
         spec.loader.exec_module(module)
         return vars(module)
 
+    call = functools.partial(empty[(1,)])
+    print(json.dumps(triton.testing.do_bench(call, return_mode="median")))
     for answer, problem in json.loads(pairs.read_text()):
         torch.manual_seed(0)
         try:
@@ -89,8 +96,11 @@ def time_them(pairs: Path) -> None:
         print(json.dumps(found), flush=True)
 
 
-def times(pairs: dict[Path, Path], verdicts: dict[str, Any], work: Path) -> list[dict[str, Any]]:
-    """The judge's and Triton's own time of each correct answer, in ms."""
+def times(
+    pairs: dict[Path, Path], verdicts: dict[str, Any], work: Path
+) -> tuple[float, list[dict[str, Any]]]:
+    """What `do_bench` finds for an empty kernel, and the judge's and its own time of each correct
+    answer, in ms."""
     right = {
         answer: problem
         for answer, problem in pairs.items()
@@ -100,14 +110,15 @@ def times(pairs: dict[Path, Path], verdicts: dict[str, Any], work: Path) -> list
     listed.write_text(json.dumps([[str(a), str(p)] for a, p in right.items()]))
     command = [sys.executable, __file__, "--time", str(listed)]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    return [
+    empty, *lines = run.stdout.splitlines()
+    return float(empty), [
         {
             "answer": answer.stem,
             "judge_ms": verdicts[str(answer)]["timing"]["kernel_ms"],
             "do_bench_ms": json.loads(line),
             "autotunes": "autotune" in answer.read_text(encoding="utf-8"),
         }
-        for answer, line in zip(right, run.stdout.splitlines(), strict=False)
+        for answer, line in zip(right, lines, strict=False)
     ]
 
 
@@ -162,7 +173,8 @@ def main() -> int:
         ),
     ]
     if given.backend == "cuda":
-        rows = report["times"] = times(honest, verdicts, work)
+        report["do_bench_of_nothing_ms"], rows = times(honest, verdicts, work)
+        report["times"] = rows
         apart = [
             abs(r["judge_ms"] / r["do_bench_ms"] - 1)
             for r in rows
@@ -174,7 +186,7 @@ def main() -> int:
             report["bars"].append(
                 bar("median distance from do_bench", 0.03, middle, middle <= 0.03)
             )
-    finish(report)
+    finish(report, result_path("triton_answers") if given.backend == "cuda" else None)
     return 0
 
 
