@@ -28,7 +28,8 @@ from typing import Any
 
 from bench_io import RESULTS, at_most, bar, finish, head
 
-from coding_framework.data.pairs import balanced, kernel_jobs
+from coding_framework.data.examples import in_turn
+from coding_framework.data.pairs import kernel_jobs
 from coding_framework.data.synthesis.catalog import (
     all_functions,
     build_task,
@@ -129,7 +130,8 @@ async def measure(
     if unknown := set(families) - set(family_names()):
         raise UsageError(f"no family is called {', '.join(sorted(unknown))}")
     functions = [f for f in all_functions() if not families or family_of(f).name in families]
-    jobs = list(kernel_jobs(map(build_task, balanced(functions, tasks))))
+    drawn = in_turn(functions, lambda function: family_of(function).name, tasks)
+    jobs = list(kernel_jobs(map(build_task, drawn)))
     known = load_receipts(kept)
     done = sum(job.key in known for job in jobs)
     with (

@@ -16,13 +16,14 @@ from coding_framework.data import examples
 from coding_framework.data.examples import (
     KERNELBENCH_HAS,
     held_out_tasks,
+    in_turn,
     is_for_repair,
     training_examples,
 )
-from coding_framework.data.pairs import balanced
 from coding_framework.data.synthesis.catalog import (
     build_task,
     catalog,
+    family_of,
     kernels,
     split_of,
     workload_catalog,
@@ -127,8 +128,10 @@ torch::Tensor forward(torch::Tensor x) {{
 def jobs() -> list[Job]:
     """Of starter tasks: a naive kernel, faster ones, and of some a broken one."""
     by_split = {
-        split: balanced(
-            [f for f in catalog() if split_of(f) is split and f.name not in KERNELBENCH_HAS], count
+        split: in_turn(
+            (f for f in catalog() if split_of(f) is split and f.name not in KERNELBENCH_HAS),
+            lambda f: family_of(f).name,
+            count,
         )
         for split, count in ((Split.TRAIN, TRAINED), (Split.HELD_OUT, 16))
     }
