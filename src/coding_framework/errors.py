@@ -125,6 +125,8 @@ def first_complaint(error: ValidationError, prefix: str = "--") -> str:
         return said
     name = str(first["loc"][0])
     name = prefix + (name.replace("_", "-") if prefix else name)
+    if first["type"] == "missing":
+        return f"{name} is missing"
     if first["type"] == "extra_forbidden":
         return f"there is no setting {name}: remove it"
     return f"{name} cannot be {first['input']}: {said}"

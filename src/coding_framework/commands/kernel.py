@@ -79,6 +79,8 @@ def run_verify(args: Namespace) -> int:
     if args.receipt is not None and Path(args.receipt).is_dir():
         return _verify_folder(Path(args.receipt), args.keys or KEYS)
     if args.registry is not None or not _is_file(args.receipt):
+        if args.receipt and not (args.registry or REGISTRY).exists():
+            raise UsageError(f"there is no file or folder {args.receipt!r}: check the path")
         args.registry = args.registry or REGISTRY
         return verify_registered(args)
     read = _read(args.receipt)

@@ -11,19 +11,21 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import ValidationError
 
 from coding_framework import __version__
 from coding_framework.data import listing
 from coding_framework.data.kernels import kernels_of
 from coding_framework.data.registry import find_task
-from coding_framework.errors import CodingFrameworkError, UsageError
+from coding_framework.errors import CodingFrameworkError, UsageError, first_complaint
 from coding_framework.explanation.verdict_text import counter_texts
 from coding_framework.explanation.verdicts import ExplainedVerdict
 from coding_framework.integrations.kernels import KernelJudge
+from coding_framework.monitoring.text import one_line
 from coding_framework.types import Task, source_text
 
 if TYPE_CHECKING:
@@ -42,13 +44,25 @@ kernel has not seen, compared with a float64 reference. A kernel is a torch exte
 `explain` where it is wrong or slow, change one thing, and judge again."""
 
 
+class _Server(MCPServer):
+    async def call_tool(self, name: str, *arguments: Any, **named: Any) -> Any:
+        """A tool's answer. Raises ToolError, of one sentence also where arguments do not fit."""
+        try:
+            return await super().call_tool(name, *arguments, **named)
+        except ToolError as e:
+            if isinstance(e.__cause__, ValidationError):
+                said = first_complaint(e.__cause__, "")
+                raise ToolError(one_line(f"{name}: {said}", 300)) from e
+            raise
+
+
 class JudgeTools:
     """The tools, and the server that offers them. Close it."""
 
     def __init__(self, judge: KernelJudge, *, files: bool) -> None:
         """files: whether tasks and kernels may be files of this machine."""
         self._judge, self._files = judge, files
-        self.server = MCPServer(
+        self.server = _Server(
             "cuda-rl", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR"
         )
         for tool in (self.judge, self.explain, self.counters, self.write, self.tasks):
