@@ -24,7 +24,8 @@ SOURCE, PTX, MADE = "kernel.cu", "kernel.ptx", "made.json"
 PTX_VERSION = 84
 _HEADER = re.compile(r"^\.(?:version|target|address_size)\b[^\n]*\n", re.MULTILINE)
 _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+("[^"\n]*"(?:[ \t]+"[^"\n]*")?)[^\n]*\n', re.M)
-_LOC = re.compile(r"^([ \t]*\.loc[ \t]+)(\d+)\b", re.MULTILINE)
+_LOC = re.compile(r"^([ \t]*\.loc[ \t]+)(\d+)\b([^,\n]*)[^\n]*", re.MULTILINE)
+"""Without the function that it was inlined from, which a debug section names."""
 _SECTIONS = re.compile(r"^[ \t]*\.section\b.*", re.MULTILINE | re.DOTALL)
 _SHARED = re.compile(r"^\.extern \.shared [^\n]*\n", re.MULTILINE)
 _SHARED_STORE = re.compile(r"\bst\.shared\b")
@@ -210,7 +211,7 @@ def _joined(modules: list[str], capability: int) -> str:
         numbers = {n: str(files.setdefault(name, len(files) + 1)) for n, name in named.items()}
         shared.update(dict.fromkeys(_SHARED.findall(text)))
         text = _SHARED.sub("", _FILE.sub("", text))
-        bodies.append(_LOC.sub(lambda m, to=numbers: m[1] + to.get(m[2], m[2]), text))  # type: ignore[misc]
+        bodies.append(_LOC.sub(lambda m, to=numbers: m[1] + to.get(m[2], m[2]) + m[3], text))  # type: ignore[misc]
     table = "".join(f"\t.file\t{number} {name}\n" for name, number in files.items())
     return header + ".address_size 64\n" + "".join(shared) + "".join(bodies) + table
 
