@@ -23,7 +23,7 @@ from typing import Any
 from coding_framework.cuda.device.device import Asked
 from coding_framework.cuda.device.remote import RemoteDevice, our_environment
 from coding_framework.cuda.emulator import timing_model
-from coding_framework.cuda.emulator.settings import BlockOrder, EmulatorSettings
+from coding_framework.cuda.emulator.settings import EmulatorSettings
 from coding_framework.cuda.plan.launch_plan import ModuleInfo
 from coding_framework.errors import DeviceError
 from coding_framework.types import EMULATOR_OF, BackendName
@@ -187,24 +187,16 @@ def current_fork_server() -> OwnForkServer:
 class EmulatorDevice(RemoteDevice):
     """An emulated GPU. See `cuda/device/device.py` for what each method promises.
 
-    settings: limits and the GPU to model; block_order: short for the setting of that name. Its
-    process starts with the first thing that is asked of it.
+    settings: limits and the GPU to model. Its process starts with the first thing that is asked of
+    it.
     """
 
     backend: BackendName = "emulator"
     _what = "the emulator"
 
-    def __init__(
-        self,
-        settings: EmulatorSettings | None = None,
-        *,
-        block_order: BlockOrder | None = None,
-    ) -> None:
-        chosen = settings or EmulatorSettings()
-        if block_order is not None:
-            chosen = dataclasses.replace(chosen, block_order=block_order)
-        self.settings = chosen
-        self.name = EMULATOR_OF + timing_model.gpu(chosen.gpu).name
+    def __init__(self, settings: EmulatorSettings | None = None) -> None:
+        self.settings = settings or EmulatorSettings()
+        self.name = EMULATOR_OF + timing_model.gpu(self.settings.gpu).name
         self._server: ForkServer | None = None
         self._closed = False
 

@@ -199,16 +199,15 @@ class CudaBackend:
     def _require_possible(
         self, task: Task, timed: TimedCase, references: ReferenceCache, seed: int
     ) -> None:
-        """Raises CandidateFault for a time below what memory allows. Arithmetic is no bound: a
-        function may have a form with fewer operations than PyTorch's."""
+        """Raises CandidateFault for a time below what memory allows."""
         assert timed.measurement is not None
         timing, outputs = timed.measurement.timing, timed.output_bytes
         case = self.timed_case(task)
         inputs = sum(math.prod(i.shape) * TORCH_DTYPES[i.dtype].itemsize for i in case.inputs)
-        if not is_impossible(timing.high_ms, floor_ms(inputs, outputs, 0, self.peaks)):
+        if not is_impossible(timing.high_ms, floor_ms(inputs, outputs, self.peaks)):
             return
         needed = references.needed_input_bytes(task, case, (seed, seed + 1))
-        floor = floor_ms(needed, outputs, 0, self.peaks)
+        floor = floor_ms(needed, outputs, self.peaks)
         if is_impossible(timing.high_ms, floor):
             raise CandidateFault(
                 Status.CHEATING,

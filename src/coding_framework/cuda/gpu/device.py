@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -96,7 +97,7 @@ class _Process:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "coding_framework.cuda.gpu.process",
                  str(theirs.fileno()), str(os.getpid()), self.seat.gpu.uuid,
-                 json.dumps(settings.as_data())],
+                 json.dumps(asdict(settings))],
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=self._log, start_new_session=True, env=environment(self.seat.gpu.uuid),
             )  # fmt: skip
@@ -382,7 +383,7 @@ class CudaDevice(RemoteDevice):
         self._connection.settimeout(_MEASURE_S + self.settings.launch_wall_s + protocol.max_s)
         try:
             found: dict[str, Any] = self._ask(
-                "measure", plan.ops, inputs, blocks, outputs, draws, fresh, protocol.as_data()
+                "measure", plan.ops, inputs, blocks, outputs, draws, fresh, asdict(protocol)
             )
         finally:
             if not self._closed:

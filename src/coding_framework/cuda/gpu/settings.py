@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 LAUNCH_WALL_S = 10.0
 
@@ -20,6 +19,3 @@ class GpuSettings:
     launch takes while others share the GPU."""
     printf_bytes: int = 256 << 10
     """Size of the driver's printf buffer; what does not fit is lost."""
-
-    def as_data(self) -> dict[str, Any]:
-        return asdict(self)

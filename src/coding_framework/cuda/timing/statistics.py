@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 _Z95 = 1.959964
 """Quantile of the normal distribution for a two-sided 95% interval."""
@@ -45,10 +44,6 @@ class TimingProtocol:
     event_ms: float = 0.0
     """What events count of a kernel beyond its own time and beyond an empty plan, on the GPU that
     measures: taken off each sample."""
-
-    def as_data(self) -> dict[str, Any]:
-        """For the device process, and for the key of what is kept."""
-        return asdict(self)
 
     def fewest_calls(self, call_ms: float) -> int:
         """How often something that takes so long is called at least."""

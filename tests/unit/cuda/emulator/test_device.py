@@ -178,7 +178,7 @@ def test_launches_count_events_where_that_is_wanted_and_allowed(build: Path, all
 def test_many_resident_blocks_have_memory_of_their_own(build: Path) -> None:
     n = 300_000
     a = np.arange(n, dtype=np.float32)
-    with EmulatorDevice(block_order="interleaved") as device:
+    with EmulatorDevice(EmulatorSettings(block_order="interleaved")) as device:
         device.load(build)
         x, z = device.alloc(4 * n), device.alloc(4 * n)
         device.upload(x, a.data)
@@ -289,10 +289,9 @@ def test_devices_do_not_share_memory(build: Path) -> None:
         assert two.download(b, 16) == b"\xff" * 16
 
 
-def test_block_order_and_gpu_are_settings() -> None:
-    with EmulatorDevice(EmulatorSettings(gpu="a100"), block_order="reverse") as device:
+def test_the_gpu_is_a_setting() -> None:
+    with EmulatorDevice(EmulatorSettings(gpu="a100")) as device:
         assert device.name == "emulator of NVIDIA A100"
-        assert device.settings.block_order == "reverse"
     with pytest.raises(UsageError, match="choose one of"):
         EmulatorDevice(EmulatorSettings(gpu="GTX 280"))
 
