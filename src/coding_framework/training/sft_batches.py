@@ -1,4 +1,4 @@
-"""In which order SFT takes its examples, and how much of its batches is padding.
+"""In which order SFT takes its examples.
 
 Batches of examples of about equal length need little padding. Causal attention over rows that are
 padded at the right needs no mask, which lets PyTorch take its fastest kernel for it.
@@ -34,13 +34,6 @@ def order_by_length(
     longest = max(batches, key=lambda batch: max(lengths[i] for i in batch), default=[])
     batches.sort(key=lambda batch: batch is not longest)
     return [i for batch in (*batches, rest) for i in batch]
-
-
-def padded_share(lengths: Sequence[int], order: Sequence[int], batch_size: int) -> float:
-    """Share of the tokens of padded batches that are padding."""
-    batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-    held = sum(len(b) * max(lengths[i] for i in b) for b in batches)
-    return 1.0 - sum(lengths[i] for i in order) / held if held else 0.0
 
 
 def shuffled(examples: int, seed: int, epoch: int = 0) -> list[int]:

@@ -8,7 +8,7 @@ each of a run's processes, so it imports little.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,43 +19,37 @@ from verl.plugin.platform.platform_manager import PlatformRegistry
 PLATFORM = "cpu"
 
 
+def _nothing(*_: object, **__: object) -> None:
+    return None
+
+
 class _CPUDeviceModule(types.ModuleType):
-    """Stands where verl expects `torch.cuda`: sizes are 0, everything else does nothing."""
+    """Stands where verl expects `torch.cuda`: it does nothing, but for what `_SAYS` has."""
+
+    get_rng_state = staticmethod(lambda *_: torch.get_rng_state())
+    set_rng_state = staticmethod(lambda state, *_: torch.set_rng_state(state))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _nothing
-
-    def is_available(self) -> bool:
-        return False
-
-    def device_count(self) -> int:
-        return 1
-
-    def current_device(self) -> str:
-        return PLATFORM
-
-    def get_device_name(self, *_: object) -> str:
-        return "CPU"
-
-    def memory_allocated(self, *_: object) -> int:
-        return 0
-
-    memory_reserved = max_memory_allocated = max_memory_reserved = memory_allocated
-
-    def mem_get_info(self, *_: object) -> tuple[int, int]:
-        return (0, 0)
-
-    def get_rng_state(self, *_: object) -> torch.Tensor:
-        return torch.get_rng_state()
-
-    def set_rng_state(self, state: torch.Tensor, *_: object) -> None:
-        torch.set_rng_state(state)
+        return _SAYS.get(name, _nothing)
 
 
-def _nothing(*_: object, **__: object) -> None:
-    return None
+def _says(value: object) -> Callable[..., Any]:
+    return lambda *_, **__: value
+
+
+_SAYS: dict[str, Callable[..., Any]] = {
+    "is_available": _says(False),
+    "device_count": _says(1),
+    "current_device": _says(PLATFORM),
+    "get_device_name": _says("CPU"),
+    **dict.fromkeys(
+        ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"),
+        _says(0),
+    ),
+    "mem_get_info": _says((0, 0)),
+}
 
 
 @PlatformRegistry.register(platform=PLATFORM)
@@ -66,60 +60,23 @@ class PlatformCPU(PlatformBase):  # type: ignore[misc]
     vendor_name = PLATFORM
     device_module = _CPUDeviceModule("coding_framework_cpu_device")
 
-    def is_available(self) -> bool:
-        return True
-
-    def current_device(self) -> str:
-        return PLATFORM
-
-    def device_count(self) -> int:
-        return 1
-
-    def set_device(self, device_index: int) -> None:
-        return None
-
-    def synchronize(self, device_index: int | None = None) -> None:
-        return None
+    is_available = _says(True)
+    current_device = _says(PLATFORM)
+    device_count = _says(1)
+    get_device_capability = _says((None, None))
+    communication_backend_name = _says("gloo")
+    visible_devices_envvar = _says("CUDA_VISIBLE_DEVICES")
+    ray_resource_name = _says("GPU")
+    ray_noset_envvars = _says([])
+    is_ipc_supported = _says(False)
+    set_device = synchronize = set_allocator_settings = empty_cache = _nothing
+    profiler_start = profiler_stop = cudart = _nothing
 
     def manual_seed(self, seed: int) -> None:
         torch.manual_seed(seed)
 
-    def manual_seed_all(self, seed: int) -> None:
-        torch.manual_seed(seed)
-
-    def set_allocator_settings(self, settings: str) -> None:
-        return None
-
-    def empty_cache(self) -> None:
-        return None
-
-    def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:
-        return (None, None)
-
-    def communication_backend_name(self) -> str:
-        return "gloo"
-
-    def visible_devices_envvar(self) -> str:
-        return "CUDA_VISIBLE_DEVICES"
+    manual_seed_all = manual_seed
 
     @contextmanager
     def nvtx_range(self, msg: str) -> Iterator[None]:
         yield
-
-    def profiler_start(self) -> None:
-        return None
-
-    def profiler_stop(self) -> None:
-        return None
-
-    def ray_resource_name(self) -> str:
-        return "GPU"
-
-    def ray_noset_envvars(self) -> list[str]:
-        return []
-
-    def is_ipc_supported(self) -> bool:
-        return False
-
-    def cudart(self) -> None:
-        return None
