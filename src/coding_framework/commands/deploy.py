@@ -29,6 +29,7 @@ from coding_framework.commands.flags import (
     add_command,
     add_flags,
     add_json,
+    add_path,
     add_switch,
     config_from,
 )
@@ -55,9 +56,7 @@ def _add_versions(actions: Any) -> None:
     fields = [name for name in VersionSpec.model_fields if name != "model"]
     p.add_argument("--model", metavar="NAME", help="name under which its backend serves it")
     add_flags(p, VersionSpec, fields)
-    p.add_argument(
-        "--evaluation", type=Path, metavar="RUN", help="the folder of a finished `cuda-rl eval`"
-    )
+    add_path(p, "--evaluation", "RUN", "the folder of a finished `cuda-rl eval`")
     p = _action(actions, "versions", _versions, "List the versions.")
     p = _action(actions, "create", _create, "Make an alias, which stands for a version.")
     p.add_argument("alias", metavar="ALIAS", help="what callers ask for")
@@ -69,12 +68,8 @@ def _add_rollouts(actions: Any) -> None:
     p.add_argument("alias", metavar="ALIAS", help="where it is to serve")
     p.add_argument("version", metavar="VERSION", help="the candidate")
     _add_reason(p)
-    p.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="YAML with settings of the rollout (examples/deployment/rollout.yaml explains them)",
-    )
+    text = "YAML with settings of the rollout (examples/deployment/rollout.yaml explains them)"
+    add_path(p, "--config", "FILE", text)
     add_switch(p, "--without-evaluation", "start it though nothing is known of the candidate")
     for name, text in (
         ("pause", "Let the incumbent serve everybody for now."),
@@ -109,13 +104,7 @@ def _add_readers(actions: Any) -> None:
 
 def _action(actions: Any, name: str, work: Callable[[Namespace], int], text: str) -> Any:
     p = add_command(actions, name, work, text)
-    p.add_argument(
-        "--database",
-        type=Path,
-        default=DATABASE,
-        metavar="FILE",
-        help=f"the deployment database (default: {DATABASE})",
-    )
+    add_path(p, "--database", "FILE", "the deployment database", DATABASE)
     return p
 
 

@@ -29,11 +29,12 @@ from coding_framework.commands.flags import (
     add_command,
     add_flags,
     add_json,
+    add_path,
     add_switch,
     config_from,
     value_of,
 )
-from coding_framework.commands.judge import JUDGING
+from coding_framework.commands.judge import OF_THE_JUDGE
 from coding_framework.commands.waiting import waiting
 from coding_framework.errors import UsageError, is_of_task
 from coding_framework.monitoring.text import one_line
@@ -46,10 +47,6 @@ if TYPE_CHECKING:
     from coding_framework.evaluation.eval_summary import EvalSummary
     from coding_framework.evaluation.outcome import EvalOutcome
     from coding_framework.run.evaluation import EvalPlan
-
-OF_THE_JUDGE = tuple(name for name in (*JUDGING, "workers") if name != "seed")
-"""The seed of `eval` is that of tasks and sampling; inputs stay secret."""
-
 
 FIRST = ("suite", "output_dir", "answers", "server", "samples", "turns", "limit", "compare")
 """Flags that its help shows first."""
@@ -79,7 +76,7 @@ def add_to(commands: Any) -> None:
     add_flags(p, EvalOptions, EvalOptions.model_fields)
     add_flags(p, JudgeSettings, OF_THE_JUDGE)
     add_switch(p, "--dry-run", "show what would be evaluated, and end")
-    p.add_argument("--junit", type=Path, metavar="FILE", help="write the gates as JUnit's XML here")
+    add_path(p, "--junit", "FILE", "write the gates as JUnit's XML here")
     add_json(p, "print the result as one JSON object")
     for add in (_add_compare, _add_report, _add_verify):
         add(p)
@@ -138,9 +135,7 @@ def _evaluate(model: str | None, args: Namespace) -> int:
         )
     if not args.suite:
         raise UsageError("--suite is missing: give one, e.g. --suite held-out:100")
-    judging = config_from(JudgeSettings, Namespace(**{
-        name: value for name, value in vars(args).items() if name in OF_THE_JUDGE
-    }))  # fmt: skip
+    judging = config_from(JudgeSettings, args, OF_THE_JUDGE)
     from coding_framework.evaluation.gates import junit
     from coding_framework.run.evaluation import plan_evaluation, run_evaluation
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -174,9 +174,13 @@ def add_flags(
             )
 
 
-def config_from(config: type[C], args: argparse.Namespace, **others: Any) -> C:
-    """The config with what the user gave and `others`. Raises UsageError."""
-    given = {name: value for name, value in vars(args).items() if name in config.model_fields}
+def config_from(
+    config: type[C], args: argparse.Namespace, only: Container[str] | None = None, **others: Any
+) -> C:
+    """The config with what the user gave and `others`. only: fields that are taken of what was
+    given; None: all. Raises UsageError."""
+    taken = config.model_fields if only is None else only
+    given = {name: value for name, value in vars(args).items() if name in taken}
     try:
         return config(**given, **others)
     except ValidationError as e:
@@ -186,6 +190,21 @@ def config_from(config: type[C], args: argparse.Namespace, **others: Any) -> C:
 def add_switch(parser: argparse.ArgumentParser, flag: str, text: str) -> None:
     """A flag without a value, False unless it is given."""
     parser.add_argument(flag, action="store_true", default=False, help=text)
+
+
+def add_path(
+    parser: argparse.ArgumentParser,
+    flag: str,
+    metavar: str,
+    text: str,
+    default: Path | None = None,
+    **settings: Any,
+) -> None:
+    """A flag that names a file or folder; its help tells the default."""
+    told = text if default is None else f"{text} (default: {default})"
+    parser.add_argument(
+        flag, type=Path, metavar=metavar, help=told, **{"default": default, **settings}
+    )
 
 
 def add_json(parser: argparse.ArgumentParser, text: str) -> None:

@@ -20,6 +20,8 @@ from coding_framework.wiring import JudgeSettings
 JUDGING = ("backend", "sandbox", "seed", "baselines", "profile")
 """Fields of `JudgeSettings` that are flags of every command that judges."""
 FRESH = "judge on new inputs, even where an equal judge has given a verdict on this kernel before"
+OF_THE_JUDGE = tuple(name for name in (*JUDGING, "workers") if name != "seed")
+"""Where the command's seed is that of tasks and sampling; inputs stay secret."""
 
 
 def add_to(commands: Any) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coding_framework.commands.failures import EXIT_OK, status_of
-from coding_framework.commands.flags import add_command, add_flags, add_json, config_from
+from coding_framework.commands.flags import add_command, add_flags, add_json, add_path, config_from
 from coding_framework.commands.judge import JUDGING
 from coding_framework.commands.one_kernel import read_kernel
 from coding_framework.errors import CodingFrameworkError, UsageError
@@ -29,20 +29,10 @@ if TYPE_CHECKING:
 def add_to(commands: Any) -> None:
     text = "Judge many kernels in parallel, as JSON lines."
     p = add_command(commands, "judge-many", run, text)
-    p.add_argument(
-        "--tasks-and-kernels",
-        required=True,
-        type=Path,
-        metavar="FILE",
-        help='JSON lines {"id", "task", "kernel"} or {"id", "task", "code"}',
-    )
-    p.add_argument(
-        "--output",
-        type=Path,
-        default=None,
-        metavar="FILE",
-        help="add the verdicts to this file too, and leave out the ids that it has",
-    )
+    text = 'JSON lines {"id", "task", "kernel"} or {"id", "task", "code"}'
+    add_path(p, "--tasks-and-kernels", "FILE", text, required=True)
+    text = "add the verdicts to this file too, and leave out the ids that it has"
+    add_path(p, "--output", "FILE", text)
     add_flags(p, JudgeSettings, ["workers"])
     p.add_argument(
         "--ray",

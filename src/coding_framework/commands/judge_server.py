@@ -13,21 +13,17 @@ from pydantic import Field
 from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.flags import add_command, add_flags, config_from
 from coding_framework.commands.judge import JUDGING
-from coding_framework.types import Config
+from coding_framework.commands.options import ListenOptions
 from coding_framework.wiring import JudgeSettings
 
 
-class JudgeServerOptions(Config):
+class JudgeServerOptions(ListenOptions):
     """What the command line says beyond how to judge."""
 
-    host: str = "127.0.0.1"
-    """Address to listen on. Any but this machine's own needs a file of tokens."""
     port: int = Field(default=8090, ge=0, le=65535)
     """Port to listen on; 0 takes a free one, which the first line names."""
     queue: int = Field(default=1024, ge=1)
     """Kernels of one caller that wait or are judged at a time; more are told to come later."""
-    tokens: Path = Path("deployment/tokens")
-    """File of tokens; without one only this machine is served. Default: deployment/tokens."""
     folder: Path = Path("outputs/judge_server")
     """Folder of the verdicts: an equal kernel, asked for again, gets the verdict that is there.
     Default: outputs/judge_server."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coding_framework.commands.failures import EXIT_HIT, EXIT_OK
-from coding_framework.commands.flags import add_actions, add_command, add_json
+from coding_framework.commands.flags import add_actions, add_command, add_json, add_path
 from coding_framework.commands.kernel_registry import (
     REGISTRY,
     add_place,
@@ -44,12 +44,8 @@ def add_to(commands: Any) -> None:
     p.add_argument(
         "--kernel", metavar="FILE", help="also check that the receipt is about this source"
     )
-    p.add_argument(
-        "--keys",
-        type=Path,
-        metavar="DIR",
-        help=f"public keys that you trust (default: {KEYS}; of a registry those in it)",
-    )
+    text = f"public keys that you trust (default: {KEYS}; of a registry those in it)"
+    add_path(p, "--keys", "DIR", text)
     add_json(p, "print the receipt, or what is in the registry, as one JSON object")
     add_registry_actions(actions, KEYS)
 
@@ -60,9 +56,7 @@ def _add_key(parser: Any) -> None:
 
 
 def _add_folder(parser: Any) -> None:
-    parser.add_argument(
-        "--keys", type=Path, default=KEYS, metavar="DIR", help=f"folder of keys (default: {KEYS})"
-    )
+    add_path(parser, "--keys", "DIR", "folder of keys", KEYS)
 
 
 def run_new(args: Namespace) -> int:

@@ -16,6 +16,7 @@ from coding_framework.commands.flags import (
     add_command,
     add_flags,
     add_json,
+    add_path,
     add_switch,
     config_from,
 )
@@ -70,9 +71,7 @@ def add_registry_actions(actions: Any, keys: Path) -> None:
     _add_reason(p, "quarantined by hand")
     p = add_command(actions, "export", _export, "Write kernels to a tar file.")
     p.add_argument("output", metavar="FILE", type=Path, help="the tar file to write")
-    p.add_argument(
-        "names", nargs="*", default=[], metavar="KERNEL", help="ids or ops (default: all)"
-    )
+    _add_names(p)
     _add_place(p)
     p = add_command(actions, "import", _import, "Add the kernels of a tar file of `export`.")
     p.add_argument("archive", metavar="FILE", type=Path, help="the tar file to read")
@@ -81,7 +80,7 @@ def add_registry_actions(actions: Any, keys: Path) -> None:
         actions, "publish", _publish, "Write a kernel as a folder that Hugging Face kernels loads."
     )
     p.add_argument("name", metavar="KERNEL", help="its id, the id's beginning, or its op")
-    p.add_argument("--to", type=Path, required=True, metavar="DIR", help="the new folder")
+    add_path(p, "--to", "DIR", "the new folder", required=True)
     p.add_argument("--licence", default="apache-2.0", help="for the card (default: apache-2.0)")
     add_place(p)
     _add_key(p, keys)
@@ -89,37 +88,31 @@ def add_registry_actions(actions: Any, keys: Path) -> None:
     _add_place(p)
     add_switch(p, "--retired", "also forget retired and quarantined kernels")
     p = add_command(actions, "reverify", _reverify, "Judge kernels again on this machine.")
-    p.add_argument(
-        "names", nargs="*", default=[], metavar="KERNEL", help="ids or ops (default: all)"
-    )
+    _add_names(p)
     add_switch(p, "--stale", "only those judged with another protocol or driver than now")
     _add_signing(p, keys)
 
 
 def add_place(parser: Any, default: Path | None = REGISTRY) -> None:
     """--registry. default: another one where it has to be known whether the flag was given."""
-    parser.add_argument(
-        "--registry",
-        type=Path,
-        default=default,
-        metavar="DIR",
-        help=f"folder of kernels (default: {REGISTRY})",
-    )
+    text = f"folder of kernels (default: {REGISTRY})"
+    parser.add_argument("--registry", type=Path, default=default, metavar="DIR", help=text)
 
 
 def _add_place(parser: Any) -> None:
     add_place(parser)
-    parser.add_argument(
-        "--keys",
-        type=Path,
-        metavar="DIR",
-        help="public keys of the judges that you trust (default: those in the registry)",
-    )
+    text = "public keys of the judges that you trust (default: those in the registry)"
+    add_path(parser, "--keys", "DIR", text)
 
 
 def _add_named(parser: Any) -> None:
     parser.add_argument("name", metavar="KERNEL", help="its id, the id's beginning, or its op")
     _add_place(parser)
+
+
+def _add_names(parser: Any) -> None:
+    text = "ids or ops (default: all)"
+    parser.add_argument("names", nargs="*", default=[], metavar="KERNEL", help=text)
 
 
 def _add_reason(parser: Any, default: str) -> None:
@@ -133,9 +126,7 @@ def _add_signing(parser: Any, keys: Path) -> None:
 
 
 def _add_key(parser: Any, keys: Path) -> None:
-    parser.add_argument(
-        "--keys", type=Path, default=keys, metavar="DIR", help=f"folder of keys (default: {keys})"
-    )
+    add_path(parser, "--keys", "DIR", "folder of keys", keys)
     parser.add_argument(
         "--key", default="judge", metavar="NAME", help="key that signs (default: judge)"
     )

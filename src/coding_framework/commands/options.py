@@ -14,6 +14,17 @@ from coding_framework.wiring import JudgeSettings
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
 
+class ListenOptions(Config):
+    """Where a server of this machine's own listens, and to whom."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. Any but this machine's own needs a file of tokens."""
+    port: int = Field(default=8000, ge=0, le=65535)
+    """Port to listen on; 0 takes a free one, which the first line names."""
+    tokens: Path = Path("deployment/tokens")
+    """File of tokens; without one only this machine is served. Default: deployment/tokens."""
+
+
 class TaskSelection(Config):
     """Which tasks of the catalogue a command is about."""
 

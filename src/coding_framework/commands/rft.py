@@ -17,12 +17,9 @@ from coding_framework.commands.flags import (
     add_switch,
     config_from,
 )
-from coding_framework.commands.judge import JUDGING
+from coding_framework.commands.judge import OF_THE_JUDGE
 from coding_framework.run.rejection_options import RejectionOptions
 from coding_framework.wiring import JudgeSettings
-
-JUDGES = tuple(name for name in (*JUDGING, "workers") if name != "seed")
-
 
 FIRST = (
     "output_dir", "pool", "tasks", "samples", "turns", "server", "minutes", "dry_run",
@@ -36,16 +33,14 @@ def add_to(commands: Any) -> None:
     p.first = FIRST
     p.add_argument("model", metavar="MODEL", help="a hub name, a folder, or a training run")
     add_flags(p, RejectionOptions, list(RejectionOptions.model_fields))
-    add_flags(p, JudgeSettings, JUDGES)
+    add_flags(p, JudgeSettings, OF_THE_JUDGE)
     add_switch(p, "--dry-run", "print what would be answered and learnt, and start nothing")
     add_json(p, "print the result as one JSON object")
 
 
 def run(args: Namespace) -> int:
     options = config_from(RejectionOptions, args)
-    judging = config_from(
-        JudgeSettings, Namespace(**{n: v for n, v in vars(args).items() if n in JUDGES})
-    )
+    judging = config_from(JudgeSettings, args, OF_THE_JUDGE)
     from coding_framework.run.rejection import ask_only, rejection_fine_tune, training_pool
 
     if args.dry_run:

@@ -12,19 +12,16 @@ from pydantic import Field
 
 from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.flags import add_command, add_flags, config_from
+from coding_framework.commands.options import ListenOptions
 from coding_framework.errors import UsageError
-from coding_framework.types import Config, DTypeName
+from coding_framework.types import DTypeName
 
 
-class ServePolicyOptions(Config):
+class ServePolicyOptions(ListenOptions):
     """What the command line says."""
 
     name: str = ""
     """Name that callers ask for. Default: that of the folder or model."""
-    host: str = "127.0.0.1"
-    """Address to listen on. Any but this machine's own needs a file of tokens."""
-    port: int = Field(default=8000, ge=0, le=65535)
-    """Port to listen on; 0 takes a free one, which the first line names."""
     queue: int = Field(default=256, ge=1)
     """Requests that wait or run at a time; a caller beyond them is told to try again."""
     max_batch: int = Field(default=48, ge=1)
@@ -37,8 +34,6 @@ class ServePolicyOptions(Config):
     """Device of the models, for example cpu or cuda:1. Default: a GPU where there is one."""
     threads: int | None = Field(default=None, ge=1)
     """Threads of PyTorch. Default: its own choice."""
-    tokens: Path = Path("deployment/tokens")
-    """File of tokens; without one only this machine is served."""
 
 
 def add_to(commands: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from coding_framework.commands.failures import EXIT_OK
-from coding_framework.commands.flags import add_actions, add_command
+from coding_framework.commands.flags import add_actions, add_command, add_path
 from coding_framework.errors import UsageError
 from coding_framework.types import TokenScope
 
@@ -43,13 +43,7 @@ def add_to(commands: Any) -> None:
 
 
 def _add_file(parser: Any) -> None:
-    parser.add_argument(
-        "--tokens",
-        type=Path,
-        default=TOKENS,
-        metavar="FILE",
-        help=f"the server's file of tokens (default: {TOKENS})",
-    )
+    add_path(parser, "--tokens", "FILE", "the server's file of tokens", TOKENS)
 
 
 def run_create(args: Namespace) -> int:

@@ -18,7 +18,32 @@ TASK_TOKENS = 2048
 """Of a prompt that shows no earlier kernel."""
 
 
-class EvalOptions(Config):
+class AskingOptions(Config):
+    """How a model is asked for its answers."""
+
+    server: str | None = None
+    """Base URL of an OpenAI-compatible server that has the model."""
+    prompts: PromptVersion | None = None
+    """Version of the prompts. Default: the one that the model's card names, else v2."""
+    turns: int = Field(default=1, ge=1, le=16)
+    """Most turns of a conversation."""
+    max_new_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens of an answer. Default: what the model's card names, else 2048 with prompts
+    v3, and 1024 with older ones."""
+    max_prompt_tokens: int | None = Field(default=None, ge=32)
+    """Most tokens of a prompt; a longer one is trimmed by rule. Default: 2048, and with several
+    turns as many more as an answer may have, whose kernel the next prompt shows."""
+    concurrency: int = Field(default=48, ge=1)
+    """Conversations at once."""
+    ask_only: bool = False
+    """Only ask for the first answers: a server may need the GPU that the judge would time on. The
+    same command without it judges them."""
+    minutes: float | None = Field(default=None, gt=0.0)
+    """Minutes after which no further sample begins; the exit status is then 4, and the same command
+    goes on. Default: none."""
+
+
+class EvalOptions(AskingOptions):
     """What is evaluated, and how."""
 
     output_dir: Path = Path("outputs") / "eval"
@@ -28,8 +53,6 @@ class EvalOptions(Config):
     lines, or the folder of a finished evaluation."""
     adapter: str | None = None
     """Folder of a PEFT adapter that is put on the model."""
-    server: str | None = None
-    """Base URL of an OpenAI-compatible server that has the model."""
     card: Path | None = None
     """Folder with the model_card.json of a server's model, or of the model that gave the answers:
     it names the prompts, and what the weights were trained on."""
@@ -38,22 +61,12 @@ class EvalOptions(Config):
     tokenizer: str | None = None
     """Folder with the tokenizer of the server's model. Default: four characters count as one token
     of a prompt."""
-    prompts: PromptVersion | None = None
-    """Version of the prompts. Default: the one that the model's card names, else v2."""
     samples: int = Field(default=1, ge=1)
     """Answers to each task."""
     temperature: float | None = Field(default=None, ge=0.0)
     """Temperature of sampling. Default: 0 for one sample, 1 for several."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     """Share of the probability that is sampled from."""
-    max_new_tokens: int | None = Field(default=None, ge=1)
-    """Most tokens of an answer. Default: what the model's card names, else 2048 with prompts
-    v3, and 1024 with older ones."""
-    max_prompt_tokens: int | None = Field(default=None, ge=32)
-    """Most tokens of a prompt; a longer one is trimmed by rule. Default: 2048, and with several
-    turns as many more as an answer may have, whose kernel the next prompt shows."""
-    turns: int = Field(default=1, ge=1, le=16)
-    """Most turns of a conversation."""
     redraws: int = Field(default=0, ge=0, le=8)
     """How often an answer that repeats the code of an earlier turn is drawn again. Its tokens are
     counted."""
@@ -63,11 +76,6 @@ class EvalOptions(Config):
     """End a conversation with its first correct kernel."""
     seed: int = Field(default=0, ge=0)
     """Seed of the tasks that are drawn and of the sampling."""
-    concurrency: int = Field(default=48, ge=1)
-    """Conversations at once."""
-    ask_only: bool = False
-    """Only ask for the first answers: a server may need the GPU that the judge would time on. The
-    same command without it judges them."""
     task_scope: TaskScope = "starter"
     """Which tasks a suite of ours draws from: those that ship with receipts, or all judged here."""
     limit: int | None = Field(default=None, ge=1)
@@ -99,9 +107,6 @@ class EvalOptions(Config):
     status is 3."""
     patience: float = Field(default=600.0, ge=0.0)
     """Seconds that the model's server may be away before the run gives up."""
-    minutes: float | None = Field(default=None, gt=0.0)
-    """Minutes after which no further sample begins; the exit status is then 4, and the same command
-    goes on. Default: none."""
     kernelbench_out: Path | None = None
     """Also write the run as a folder of KernelBench, which its own analysis reads."""
     hardware: str = "unknown"

@@ -7,14 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from coding_framework.types import (
-    Config,
-    DeviceChoice,
-    DTypeName,
-    PromptVersion,
-    TaskPool,
-    TaskScope,
-)
+from coding_framework.run.eval_options import AskingOptions
+from coding_framework.types import DeviceChoice, DTypeName, TaskPool, TaskScope
 
 MOST_TASKS = 3000
 """Training tasks that are answered where no number is said."""
@@ -25,7 +19,7 @@ LEARNING = (
 """Fields that say how to train, as `SFTConfig` names them."""
 
 
-class RejectionOptions(Config):
+class RejectionOptions(AskingOptions):
     """What is sampled, kept and learnt."""
 
     output_dir: Path = Path("outputs") / "rft"
@@ -55,19 +49,6 @@ class RejectionOptions(Config):
     too."""
     temperature: float = Field(default=1.0, ge=0.0)
     """Temperature of sampling."""
-    max_new_tokens: int | None = Field(default=None, ge=1)
-    """Most tokens of an answer. Default: what the model's card names, else 2048 with prompts
-    v3, and 1024 with older ones."""
-    max_prompt_tokens: int | None = Field(default=None, ge=32)
-    """Most tokens of a prompt; a longer one is trimmed by rule. Default: 2048, and with several
-    turns as many more as an answer may have."""
-    prompts: PromptVersion | None = None
-    """Version of the prompts, in sampling and learning. Default: the one that the model's card
-    names."""
-    server: str | None = None
-    """Base URL of an OpenAI-compatible server that has the model's weights, for the sampling."""
-    concurrency: int = Field(default=48, ge=1)
-    """Conversations at once."""
     least_speed: float = Field(default=0.9, ge=0.0, le=1.0)
     """Share of the speed of the task's fastest kernel that a kernel must have to be learnt. Repairs
     need not: what they teach is the mistake."""
@@ -106,8 +87,5 @@ class RejectionOptions(Config):
     minutes: float | None = Field(default=None, gt=0.0)
     """Minutes after which no sample begins, and after which the training stops at the end of a
     step, with exit status 4; the same command goes on. Default: none."""
-    ask_only: bool = False
-    """Only ask for the first answers: a server may need the GPU that the judge would time on. The
-    same command without it judges them."""
     sample_only: bool = False
     """Sample and choose, and do not train."""
