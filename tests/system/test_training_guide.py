@@ -43,11 +43,9 @@ def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_whole_run_takes_it(flags: list[str]) -> None:
     made = script("launch_complete_cuda_training.py")
     whole = made["make_run"](vars(made["parse"](flags)))
-    from coding_framework.run.recipe import Job
 
-    job = Job(whole.folder, whole.recipe, whole.base_model, whole.seed)
-    assert job.sft_config("m").output_dir.startswith(str(whole.folder))
-    assert job.rl_config("m").num_episodes >= 1
+    assert whole.sft_config("m").output_dir.startswith(str(whole.folder))
+    assert whole.rl_config("m").num_episodes >= 1
 
 
 @pytest.mark.parametrize("flags", commands("run_sft_training.py"), ids=" ".join)

@@ -31,7 +31,7 @@ def run_of(*flags: str) -> WholeRun:
 @pytest.fixture
 def launch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Runs the script in this process with replaced stages; gives status and calls."""
-    monkeypatch.setattr(pipeline.Job, "held_out", lambda self: [])
+    monkeypatch.setattr(pipeline.WholeRun, "held_out", lambda self: [])
 
     def run(*flags: str) -> tuple[int, list[str]]:
         calls: list[str] = []
@@ -56,8 +56,7 @@ def test_every_flag_reaches_its_stage(tmp_path: Path) -> None:
         "--no-docker-sandbox", "--held-out-tasks", "9", "--seed", "2",
         "--output-dir", str(tmp_path), "--base-model", "m",
     )  # fmt: skip
-    job = pipeline.Job(whole.folder, whole.recipe, whole.base_model, whole.seed)
-    sft, rl = job.sft_config("m"), job.rl_config("m")
+    sft, rl = whole.sft_config("m"), whole.rl_config("m")
     assert (sft.num_examples, sft.batch_size, sft.gradient_accumulation_steps) == (7, 2, 3)
     assert (rl.num_episodes, rl.prompts_per_step, rl.num_gpus) == (5, 4, 1)
     assert (rl.algorithm, rl.seed, rl.judge_args) == ("dapo", 2, {"sandbox": "no-docker"})
@@ -66,10 +65,9 @@ def test_every_flag_reaches_its_stage(tmp_path: Path) -> None:
 
 def test_a_model_that_sft_has_not_taught_is_told_the_contract() -> None:
     whole = run_of("--config", str(ROOT / "configs" / "one_gpu.yaml"))
-    job = pipeline.Job(whole.folder, whole.recipe, whole.base_model, whole.seed)
     assert whole.recipe.base_prompts == "v2"
-    assert job.rl_config("m").prompts == "v3"  # what SFT teaches
-    assert job.rl_config("m", taught=False).prompts == "v2"
+    assert whole.rl_config("m").prompts == "v3"  # what SFT teaches
+    assert whole.rl_config("m", taught=False).prompts == "v2"
     assert whole.recipe.evaluation.prompts == "v1"  # what an evaluation changes for the base model
 
 
@@ -110,10 +108,9 @@ def test_rejection_fine_tuning_comes_between_sft_and_rl_where_it_is_asked_for(
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert list(summary["stages"]) == ["base", "sft", "rft", "rl"]
     whole = run_of("--quick-test", "--rft")
-    job = pipeline.Job(whole.folder, whole.recipe, whole.base_model, whole.seed)
-    options = job.rejection_options()
+    options = whole.rejection_options()
     assert (options.tasks, options.samples, options.max_new_tokens) == (2, 4, 64)
-    assert options.prompts == job.taught_prompts
+    assert options.prompts == whole.taught_prompts
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

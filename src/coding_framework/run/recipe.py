@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -114,7 +113,8 @@ class Recipe(Config):
 
 
 class WholeRun(Config):
-    """What the command line says. Makers: quickstart, launch_complete_cuda_training.py."""
+    """What the command line says, and what follows from it. Makers: quickstart,
+    launch_complete_cuda_training.py. Plain values, which a stage's own process can be handed."""
 
     title: str
     """Of the report."""
@@ -156,20 +156,8 @@ class WholeRun(Config):
         more = {"rft", "practice"} if self.practise else set()
         return {"model", *{*self.labels} - {"base"}, *(f"eval_{x}" for x in self.labels), *more}
 
-
-@dataclass(frozen=True)
-class Job:
-    """What a run is about; plain values, so that a stage's own process can be handed them."""
-
-    folder: Path
-    recipe: Recipe
-    base_model: str
-    seed: int
-    minutes: float | None = None
-    practise: bool = False
-
-    def fitted(self, result: Mapping[str, Any]) -> Job:
-        """The job in the sizes that its first stage has chosen, as that stage's result says."""
+    def fitted(self, result: Mapping[str, Any]) -> WholeRun:
+        """The run in the sizes that its first stage has chosen, as that stage's result says."""
         if "sizes" not in result:
             return self
         sizes, rates = (
@@ -178,7 +166,7 @@ class Job:
         )
         given = {**self.recipe.model_dump()}
         recipe = Recipe.model_validate({**given, **sized(sizes, rates, given)})
-        return replace(self, recipe=recipe)
+        return self.model_copy(update={"recipe": recipe})
 
     def rl_candidates(self, count: int, *, at_least: int = 0) -> list[Task]:
         """Training tasks for RL, in their order. at_least: their operations."""

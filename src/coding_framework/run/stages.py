@@ -67,7 +67,7 @@ from coding_framework.monitoring.run_watch import RunWatch
 from coding_framework.monitoring.wandb_sink import EVALUATION_PROJECT, WandbSink, wandb_wanted
 from coding_framework.paths import program, write_json_atomic
 from coding_framework.run.model_folder import evaluate_folder, fine_tune
-from coding_framework.run.recipe import LABELS, Job, Recipe, WholeRun
+from coding_framework.run.recipe import LABELS, Recipe, WholeRun
 from coding_framework.run.sizing import (
     SERVED_AT_ONCE,
     Rates,
@@ -103,7 +103,7 @@ GRACE_S = 2.0
 class Run:
     """What every stage is handed."""
 
-    job: Job
+    job: WholeRun
     manifest: StageManifest
 
     def result(self, stage: str) -> Mapping[str, Any]:
@@ -126,23 +126,22 @@ def run_stages(whole: WholeRun) -> int:
         "version": version("coding-framework"),
         "recipe": _dumped(recipe),
     }
-    job = _job(whole)
-    _require_gpus(whole, job)
+    _require_gpus(whole)
     choose_sandbox(recipe.sandbox)  # one that was named and is not here: before the first hour
     asked = {n for n in ("rft", "practise") if getattr(whole, n)}
     config |= dict.fromkeys(asked, True)  # a folder without is older, or of a run without
     if asked:
-        job.rejection_options()
+        whole.rejection_options()
     stages = [s for s in STAGES if s.name in whole.stages]
     judge = {"sandbox": recipe.sandbox, "protocol": str(PROTOCOL)}
     with StageManifest(whole.folder, config) as manifest, _no_process_left():
-        run = _fitted(job, manifest)  # refuses another budget before anything is written
+        run = _fitted(whole, manifest)  # refuses another budget before anything is written
         with RunWatch(whole.folder, "whole", judge):
-            job.configure_logging()
+            whole.configure_logging()
             for number in range(len(stages)):
                 _run_stage(run, stages, number)
-                run = _fitted(job, manifest)
-            summary = _finish(run, whole, {**config, "recipe": _dumped(run.job.recipe)})
+                run = _fitted(whole, manifest)
+            summary = _finish(run, {**config, "recipe": _dumped(run.job.recipe)})
     _drop_checkpoints(RunFolder(whole.folder).rl)
     send_report(whole, config)
     _print_end(summary, whole.folder)
@@ -154,29 +153,22 @@ def dry_run(whole: WholeRun) -> int:
     impossible setting."""
     from coding_framework.training.verl.dry_run import dry_run as dry_run_of_rl
 
-    job = _job(whole)
     print(whole.model_dump_json(indent=2))
     print(f"stages: {', '.join(s.name for s in STAGES if s.name in whole.stages)}")
     if "sft" in whole.stages:
-        print(job.sft_config(whole.base_model).model_dump_json(indent=2))
+        print(whole.sft_config(whole.base_model).model_dump_json(indent=2))
     if "rl" in whole.stages:
-        dry_run_of_rl(job.rl_config(whole.base_model))
+        dry_run_of_rl(whole.rl_config(whole.base_model))
     return 0
 
 
-def _job(whole: WholeRun) -> Job:
-    return Job(
-        whole.folder, whole.recipe, whole.base_model, whole.seed, whole.minutes, whole.practise
-    )
-
-
-def _require_gpus(whole: WholeRun, job: Job) -> None:
+def _require_gpus(whole: WholeRun) -> None:
     """Raises UsageError where a stage has an impossible setting, or GPUs are wanted that are not
     here: before a model is fetched."""
     from coding_framework.training.recipes import require_gpus
     from coding_framework.training.verl.trouble import require_devices
 
-    sft, rl = job.sft_config(whole.base_model), job.rl_config(whole.base_model)
+    sft, rl = whole.sft_config(whole.base_model), whole.rl_config(whole.base_model)
     if "sft" in whole.stages:
         require_gpus(sft.device, sft.num_gpus)
     if "rl" in whole.stages:
@@ -199,7 +191,7 @@ def _dumped(recipe: Recipe) -> dict[str, Any]:
     return recipe.model_dump(mode="json", exclude=unsaid)
 
 
-def _fitted(job: Job, manifest: StageManifest) -> Run:
+def _fitted(job: WholeRun, manifest: StageManifest) -> Run:
     """The run in the sizes that its first stage has stored. Raises UsageError where they were
     chosen for another budget."""
     record = manifest.finished("model")
@@ -243,14 +235,14 @@ def get_model(run: Run) -> dict[str, Any]:
     }
 
 
-def _load(job: Job, model: Path) -> None:
+def _load(job: WholeRun, model: Path) -> None:
     job.configure_logging()
     from coding_framework.run.measuring import load
 
     load(model)
 
 
-def _measure(job: Job, model: Path, started: float) -> Rates:
+def _measure(job: WholeRun, model: Path, started: float) -> Rates:
     job.configure_logging()
     from coding_framework.run.measuring import measure
 
@@ -297,7 +289,7 @@ def train_sft(run: Run) -> dict[str, Any]:
     return run_in_child(_fine_tune, run.job, run.result("model")["path"])
 
 
-def _fine_tune(job: Job, base_model: str) -> dict[str, Any]:
+def _fine_tune(job: WholeRun, base_model: str) -> dict[str, Any]:
     job.configure_logging()
     from coding_framework.agents.models import resolve_model
 
@@ -333,7 +325,7 @@ def _chosen(run: Run, probe: Mapping[str, float]) -> dict[str, Any]:
     return {"probe": dict(probe), "rl_tasks": names}
 
 
-def _probe_folder(job: Job, model: Path) -> dict[str, list[bool]]:
+def _probe_folder(job: WholeRun, model: Path) -> dict[str, list[bool]]:
     """Whether each sample solved its task, in one turn each."""
     job.configure_logging()
     recipe = job.recipe
@@ -378,7 +370,7 @@ def train_rft(run: Run) -> dict[str, Any]:
     return {**found, **_chosen(run, {e.task: e.solved / e.samples for e in evidence if e.samples})}
 
 
-def _reject(job: Job, model: str) -> dict[str, Any]:
+def _reject(job: WholeRun, model: str) -> dict[str, Any]:
     job.configure_logging()
     from coding_framework.run.rejection import fine_tune_or_keep
 
@@ -499,7 +491,9 @@ def _evaluate(run: Run, label: str, model: Path, prompts: PromptVersion) -> dict
     return run_in_child(_evaluate_folder, run.job, label, model, prompts)
 
 
-def _evaluate_folder(job: Job, label: str, model: Path, prompts: PromptVersion) -> dict[str, Any]:
+def _evaluate_folder(
+    job: WholeRun, label: str, model: Path, prompts: PromptVersion
+) -> dict[str, Any]:
     job.configure_logging()
     store = job.states_file(label)
     settings = job.recipe.evaluation.model_copy(update={"prompts": prompts})
@@ -537,24 +531,24 @@ def _told(receipt: Receipt) -> int:
 # --- the end --------------------------------------------------------------------------------------
 
 
-def _finish(run: Run, whole: WholeRun, config: Mapping[str, Any]) -> Summary:
+def _finish(run: Run, config: Mapping[str, Any]) -> Summary:
     """Write summary.json and report.html from what the stages left."""
     stages = [
         StageMetrics.model_validate(run.result(f"eval_{label}")["metrics"])
-        for label in whole.labels
+        for label in run.job.labels
     ]
-    steps = list(run.result("rl")["steps"]) if "rl" not in whole.skip else []
+    steps = list(run.result("rl")["steps"]) if "rl" not in run.job.skip else []
     summary = summarize(
         stages,
         _rl_numbers(steps),
         {name: _cost(record) for name, record in run.manifest.stages.items()},
         config,
-        {**_environment(), **run.result(f"eval_{whole.labels[-1]}")["judge"], **_data(run)},
+        {**_environment(), **run.result(f"eval_{run.job.labels[-1]}")["judge"], **_data(run)},
         _practice(run),
     )
-    folder = RunFolder(whole.folder)
+    folder = RunFolder(run.job.folder)
     write_json_atomic(folder.summary, summary.model_dump(mode="json"))
-    write_report(_report(run, whole, summary, steps), folder.report)
+    write_report(_report(run, summary, steps), folder.report)
     return summary
 
 
@@ -581,19 +575,17 @@ def _rl_numbers(steps: list[Mapping[str, Any]]) -> RLNumbers:
     )
 
 
-def _report(
-    run: Run, whole: WholeRun, summary: Summary, steps: list[Mapping[str, Any]]
-) -> ReportData:
+def _report(run: Run, summary: Summary, steps: list[Mapping[str, Any]]) -> ReportData:
     job = run.job
     wanted = {  # one conversation of each task
-        label: {f"{label}/{task.name}/0": task for task in job.held_out()} for label in whole.labels
+        label: {f"{label}/{task.name}/0": task for task in job.held_out()} for label in job.labels
     }
     conversations = tuple(
         StageConversations(
             label=label,
             states=tuple(read_states(job.states_file(label), wanted[label]).values()),
         )
-        for label in whole.labels
+        for label in job.labels
     )
     folder = RunFolder(job.folder)
     facts = (
@@ -610,18 +602,18 @@ def _report(
         ("seed", str(job.seed)),
         ("version", version("coding-framework")),
         ("configuration", str(folder.summary)),
-        *(("model after SFT", str(folder.sft.model)) for _ in {"sft"} - whole.skip),
+        *(("model after SFT", str(folder.sft.model)) for _ in {"sft"} - job.skip),
         *(
             ("model after RFT", run.result("rft")["model"])
             for _ in {"rft"} & run.manifest.stages.keys()
         ),
-        *(("model after RL", str(folder.rl.final_model)) for _ in {"rl"} - whole.skip),
+        *(("model after RL", str(folder.rl.final_model)) for _ in {"rl"} - job.skip),
     )
     return ReportData(
-        title=whole.title,
+        title=job.title,
         headline=headline(summary),
         lead=" ".join(closing_lines(summary)[:-1]),
-        next_steps=_next_steps(run, whole),
+        next_steps=_next_steps(run),
         facts=facts,
         stages=tuple(summary.stages.values()),
         curves=(*_curves(run.job.folder, steps), *_curriculum(run)),
@@ -629,7 +621,7 @@ def _report(
     )
 
 
-def _counts(job: Job) -> str:
+def _counts(job: WholeRun) -> str:
     """What was trained and tried, in words."""
     recipe = job.recipe
     sft, rl = job.sft_config(job.base_model), job.rl_config(job.base_model)
@@ -642,10 +634,10 @@ def _counts(job: Job) -> str:
     )
 
 
-def _next_steps(run: Run, whole: WholeRun) -> tuple[tuple[str, str], ...]:
+def _next_steps(run: Run) -> tuple[tuple[str, str], ...]:
     """Commands that go on from here."""
     last = RunFolder(run.job.folder)
-    model = last.sft.model if "rl" in whole.skip else last.rl.final_model
+    model = last.sft.model if "rl" in run.job.skip else last.rl.final_model
     cuda_rl = program()
     solve = f"{cuda_rl} solve --task relu --model {model}"
     steps = [("let the trained model write a kernel", solve)]
@@ -655,8 +647,8 @@ def _next_steps(run: Run, whole: WholeRun) -> tuple[tuple[str, str], ...]:
         steps.append(("train longer", longer))
     elif run.job.recipe.held_out_tasks < FEW_TASKS:
         steps.append(("train for real", "make quickstart"))
-    if len(whole.labels) > 1:
-        first, end = (last.evaluation(label) for label in (whole.labels[0], whole.labels[-1]))
+    if len(run.job.labels) > 1:
+        first, end = (last.evaluation(label) for label in (run.job.labels[0], run.job.labels[-1]))
         steps.append(("compare task by task", f"{cuda_rl} eval compare {first} {end}"))
     return tuple(steps)
 

@@ -8,7 +8,7 @@ import pytest
 
 from coding_framework.errors import UsageError
 from coding_framework.run.model_folder import EvaluationSettings, fine_tune
-from coding_framework.run.recipe import Job, Recipe
+from coding_framework.run.recipe import Recipe, WholeRun
 from coding_framework.store.folder import RLFolder, base_of_adapter
 from coding_framework.training.sft_config import SFTConfig
 from coding_framework.types import Role
@@ -60,6 +60,7 @@ def test_two_adapters_are_made_and_trained_on(
 
 
 def test_a_whole_run_says_that_it_trains_one_policy(tmp_path: Path) -> None:
-    job = Job(tmp_path, Recipe(device="cpu", sft={"per_role": True}), "m", 0)
+    recipe = Recipe(device="cpu", sft={"per_role": True})
+    whole = WholeRun(title="", recipe=recipe, folder=tmp_path, base_model="m")
     with pytest.raises(UsageError, match=r"run_sft_training\.py --per-role"):
-        job.sft_config("m")
+        whole.sft_config("m")

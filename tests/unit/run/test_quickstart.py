@@ -36,7 +36,7 @@ FAST = Rates(
 @pytest.fixture
 def start(monkeypatch, tmp_path):
     """Runs `cuda-rl quickstart` in this process with replaced stages; gives status and calls."""
-    monkeypatch.setattr(pipeline.Job, "held_out", lambda self: [])
+    monkeypatch.setattr(pipeline.WholeRun, "held_out", lambda self: [])
     monkeypatch.setattr(pipeline, "LOAD_S", 0.01)
 
     def run(*argv: str, broken: str | None = None, stages=fake_stages) -> tuple[int, list[str]]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from coding_framework.data.examples import training_examples
-from coding_framework.run.recipe import Job, Recipe
+from coding_framework.run.recipe import Recipe, WholeRun
 from coding_framework.run.rejection import _sampling
 from coding_framework.run.sizing import (
     LADDER,
@@ -145,10 +144,14 @@ def test_the_least_run_has_one_turn_and_so_nothing_that_only_a_second_turn_needs
     assert "2 turns" in LADDER[-1].told()
 
 
+def run_of(recipe: Recipe) -> WholeRun:
+    return WholeRun(title="", recipe=recipe, folder=Path(), base_model="m")
+
+
 def test_the_smallest_runs_have_easy_tasks_and_say_so():
     least, recipe = LADDER[0], Recipe(device="cpu", sft={}, rl={})
     changed = sized(least, FAST, recipe.model_dump())
-    job = Job(Path(), Recipe.model_validate({**recipe.model_dump(), **changed}), "m", 0)
+    job = run_of(Recipe.model_validate({**recipe.model_dump(), **changed}))
     assert "elementwise tasks of at most 2 operations" in least.told()
     assert {f"tier {t.tier}" for t in job.held_out()} == {"tier 0"}
     assert max(len(t.ops) for t in (*job.held_out(), *job.probe_tasks())) <= 2
@@ -160,7 +163,7 @@ def test_the_smallest_runs_have_easy_tasks_and_say_so():
 def test_rl_of_easy_runs_has_tasks_that_sft_has_not_shown(sizes):
     recipe = Recipe(device="cpu", sft={}, rl={})
     changed = sized(sizes, FAST, recipe.model_dump())
-    job = Job(Path(), Recipe.model_validate({**recipe.model_dump(), **changed}), "m", 0)
+    job = run_of(Recipe.model_validate({**recipe.model_dump(), **changed}))
     config = job.sft_config("m")
     make = partial(training_examples, max_tier=config.max_task_tier)
     shown = load_examples(config, make)
@@ -169,7 +172,7 @@ def test_rl_of_easy_runs_has_tasks_that_sft_has_not_shown(sizes):
     assert len(probed) == sizes.probe_tasks
     assert len(job.held_out()) == sizes.held_out_tasks
     assert not {t.name for t in probed} & {e.task.name for e in shown}
-    practising = replace(job, practise=True)
+    practising = job.model_copy(update={"practise": True})
     practised = practising.probe_tasks()
     assert len(practised) == sizes.probe_tasks
     options = practising.rejection_options()

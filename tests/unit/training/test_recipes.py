@@ -13,7 +13,7 @@ import pytest
 from coding_framework.data.data_pipeline import CUDADataPipeline
 from coding_framework.errors import UsageError
 from coding_framework.run import quickstart
-from coding_framework.run.recipe import Job, Recipe
+from coding_framework.run.recipe import Recipe, WholeRun
 from coding_framework.training import verl_integration
 from coding_framework.training.recipes import read_recipe, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
@@ -362,8 +362,9 @@ def test_the_tasks_of_rl_come_through_the_pipeline(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(CUDADataPipeline, "draw_tasks", draw)
     recipe = Recipe(task_max_ops=2, task_max_tier=0, rl_skip_tasks=5)
+    whole = WholeRun(title="", recipe=recipe, folder=Path(), base_model="m")
     with pytest.raises(DrawnError) as found:
-        Job(Path(), recipe, "m", 0).rl_candidates(3, at_least=1)
+        whole.rl_candidates(3, at_least=1)
     assert found.value.args == (8, 1, 2, 0)
     run = runpy.run_path(str(ROOT / "run_multiturn_rl_training.py"))["run"]
     config = MultiTurnRLConfig.cpu(model_path="m", validate_every=0)
