@@ -12,7 +12,6 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -58,15 +57,6 @@ CREATE VIRTUAL TABLE words USING fts5(
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """What one look at a run's files came to."""
-
-    changed: bool
-    done_bytes: int
-    total_bytes: int
-
-
 def index_file(folder: Path, run_id: str) -> Path:
     """Where the index of a run lies."""
     return folder / f"{run_id}.sqlite"
@@ -92,8 +82,9 @@ class IndexWriter:
     def close(self) -> None:
         self._db.close()
 
-    def update(self, sources: Sequence[Source]) -> Iterator[Passed]:
-        """Reads what is new, a block at a time; yields after each that is stored."""
+    def update(self, sources: Sequence[Source]) -> Iterator[bool]:
+        """Reads what is new, a block at a time; yields after each that is stored whether it had
+        conversations."""
         found = {path: _size_and_inode(path) for path in (str(s.path) for s in sources)}
         total = sum(size for size, _ in found.values())
         known = {
@@ -107,12 +98,10 @@ class IndexWriter:
             if known.get(path, ())[:2] == found[path]:
                 continue
             for changed in self._read(source):
-                done = self._db.execute("SELECT sum(offset) FROM files").fetchone()[0] or 0
-                self._note(done, total, changed)
-                yield Passed(changed, done, total)
-        done = self._db.execute("SELECT sum(offset) FROM files").fetchone()[0] or 0
-        self._note(done, total, False)
-        yield Passed(False, done, total)
+                self._note(total, changed)
+                yield changed
+        self._note(total, False)
+        yield False
 
     def _opened(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +117,8 @@ class IndexWriter:
             db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={VERSION}; COMMIT;")
         return db
 
-    def _note(self, done: int, total: int, changed: bool) -> None:
+    def _note(self, total: int, changed: bool) -> None:
+        done = self._db.execute("SELECT sum(offset) FROM files").fetchone()[0] or 0
         rows = self._db.execute("SELECT name, value FROM meta WHERE name != 'device'").fetchall()
         was = dict(rows)
         now = {"done": done, "total": total, "version": was.get("version", 0) + changed}
