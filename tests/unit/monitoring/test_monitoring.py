@@ -6,13 +6,10 @@ import io
 import json
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 import structlog
 
-from coding_framework.errors import InfrastructureError
 from coding_framework.monitoring.logs import configure_logging
 from coding_framework.monitoring.memory import PeakMemory
 from coding_framework.monitoring.progress import Progress, duration
@@ -87,30 +84,6 @@ def test_a_file_of_one_long_cut_line_is_emptied(tmp_path):
     path.write_text("x" * 200_000)
     JsonlSink(path).close()
     assert path.read_text() == ""
-
-
-def test_a_killed_writer_leaves_only_whole_records(tmp_path):
-    path = tmp_path / "a.jsonl"
-    code = (
-        "import sys; from pathlib import Path;"
-        "from coding_framework.store.lines import JsonlSink;"
-        f"sink = JsonlSink(Path({str(path)!r}))\n"
-        "for i in range(10**9): sink.write({'i': i, 'pad': 'x' * 5000})"
-    )
-    writer = subprocess.Popen([sys.executable, "-c", code])
-    while not path.exists() or path.stat().st_size < 50_000:
-        time.sleep(0.01)
-    writer.kill()
-    writer.wait()
-    numbers = [json.loads(line)["i"] for line in read_lines(path)]
-    assert numbers == list(range(len(numbers)))
-    assert len(numbers) > 5
-
-
-def test_a_full_disk_is_one_sentence():
-    sink = JsonlSink(Path("/dev/full"))
-    with pytest.raises(InfrastructureError, match="the disk of /dev is full: free some space"):
-        sink.write({"i": 1})
 
 
 def test_logs_go_to_the_file_as_json_and_warnings_to_stderr(tmp_path, capsys):

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from coding_framework.errors import InfrastructureError
 from coding_framework.store import lines
-from coding_framework.store.lines import append_line, parsed_lines
+from coding_framework.store.lines import JsonlSink, append_line, parsed_lines
 
 pytestmark = pytest.mark.unit
 
@@ -109,6 +109,8 @@ except InfrastructureError as e:
 def test_a_device_without_room_is_named():
     with pytest.raises(InfrastructureError, match="the disk of /dev is full"):
         append_line(Path("/dev/full"), '{"i": 1}')
+    with JsonlSink(Path("/dev/full")) as sink, pytest.raises(InfrastructureError, match="is full"):
+        sink.write({"i": 1})
 
 
 def test_writers_of_one_file_do_not_mix_their_lines(tmp_path):

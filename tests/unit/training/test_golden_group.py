@@ -41,6 +41,7 @@ from coding_framework.types import (
     Verdict,
 )
 from support.made_conversations import make_task, make_verdict
+from support.verl_rows import Tokenizer
 
 agent_loop = pytest.importorskip("coding_framework.training.verl.agent_loop")
 trainer = pytest.importorskip("coding_framework.training.verl.trainer")
@@ -89,21 +90,6 @@ def make_agents(policy: Any, sampling: SamplingParams, *, budget: Any) -> dict[R
         Role.GENERATOR: GeneratorAgent(policy, sampling, budget=budget),
         Role.OPTIMIZER: OptimizerAgent(policy, sampling, budget=budget),
     }
-
-
-class Tokenizer:
-    """One token a character."""
-
-    eos_token_id = 0
-
-    def apply_chat_template(self, messages: list[dict[str, str]], **_: Any) -> str:
-        return "\n".join(m["content"] for m in messages)
-
-    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
-        return {"input_ids": [ord(c) for c in text]}
-
-    def decode(self, ids: tuple[int, ...], **_: Any) -> str:
-        return "".join(chr(i) for i in ids)
 
 
 class Server:

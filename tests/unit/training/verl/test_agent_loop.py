@@ -41,6 +41,7 @@ from coding_framework.types import (
     TestResult,
     Verdict,
 )
+from support.verl_rows import Tokenizer
 
 agent_loop = pytest.importorskip("coding_framework.training.verl.agent_loop")
 trainer = pytest.importorskip("coding_framework.training.verl.trainer")
@@ -51,21 +52,6 @@ TASK = Task(
     name="t", tier=0, family="f", ops=("relu",), description="", reference="",
     cases=(TestCase(name="main", inputs=(TensorSpec(name="x", shape=(4,)),)),),
 )  # fmt: skip
-
-
-class Tokenizer:
-    """One token a character."""
-
-    eos_token_id = 0
-
-    def apply_chat_template(self, messages: list[dict[str, str]], **_: Any) -> str:
-        return "".join(m["content"] for m in messages)
-
-    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
-        return {"input_ids": [ord(c) for c in text]}
-
-    def decode(self, ids: tuple[int, ...], **_: Any) -> str:
-        return "".join(chr(i) for i in ids)
 
 
 class Server:

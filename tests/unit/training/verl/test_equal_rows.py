@@ -20,6 +20,7 @@ from coding_framework.training.verl.rows import (
     nested,
     weights_of,
 )
+from support.verl_rows import Queue
 
 pytestmark = pytest.mark.unit
 
@@ -102,33 +103,6 @@ def test_one_of_equal_rows_with_the_advantages_of_all_has_the_gradient_of_all(
     scale = (learnt + filled) / (learnt + told)  # rows that only fill up count in the mean
     assert once.any()
     torch.testing.assert_close(once, of_all * scale)
-
-
-class Queue:
-    """verl's queue of rows, in memory."""
-
-    def __init__(self, **columns: list[torch.Tensor]) -> None:
-        self.columns = columns
-        self.keys = [f"u_{n}_0_0" for n in range(len(next(iter(columns.values()))))]
-        self.partition_id = "train"
-        self.extra_info: dict[str, Any] = {"temperature": 1.0}
-        self.tags = [{"seq_len": n} for n in LENGTHS]
-
-    def kv_batch_get(self, keys: list[str], partition_id: str, select_fields: list[str]) -> Any:
-        rows = [self.keys.index(key) for key in keys]
-        return {name: nested([self.columns[name][r] for r in rows]) for name in select_fields}
-
-    def kv_batch_put(self, keys: list[str], partition_id: str, fields: Any) -> str:
-        for name in fields.keys():  # noqa: SIM118 (a TensorDict iterates over rows)
-            column = self.columns.setdefault(name, [torch.empty(0)] * len(self.keys))
-            for key, row in zip(keys, fields[name].unbind(), strict=True):
-                column[self.keys.index(key)] = row
-        return f"{len(keys)} rows"
-
-    def select_keys(self, keys: list[str]) -> Any:
-        part = SimpleNamespace(keys=list(keys), extra_info={}, partition_id="train")
-        part.reorder = lambda order: setattr(part, "keys", [part.keys[i] for i in order])
-        return part
 
 
 def _queue() -> Queue:

@@ -13,10 +13,10 @@ from coding_framework.training.verl import rows, trainer
 from coding_framework.training.verl.rows import (
     FREE_NATS,
     MOST_NATS,
-    nested,
     penalty,
     teaching_groups,
 )
+from support.verl_rows import Queue
 
 pytestmark = pytest.mark.unit
 
@@ -28,27 +28,12 @@ def test_what_stays_near_the_start_model_is_free_and_what_left_it_pays_up_to_a_l
     torch.testing.assert_close(penalty(now, reference), expected)
 
 
-class Queue:
-    """verl's queue of rows, in memory."""
-
-    def __init__(self, **columns: torch.Tensor) -> None:
-        self.columns = {name: list(rows) for name, rows in columns.items()}
-        self.keys = [f"u_{n}_0_0" for n in range(len(next(iter(columns.values()))))]
-        self.partition_id = "train"
-
-    def kv_batch_get(self, keys: list[str], partition_id: str, select_fields: list[str]) -> Any:
-        return {name: nested(self.columns[name]) for name in select_fields}
-
-    def kv_batch_put(self, keys: list[str], partition_id: str, fields: Any) -> None:
-        for name in fields.keys():  # noqa: SIM118 (a TensorDict iterates over rows)
-            self.columns[name] = list(fields[name].unbind())
-
-
 def advantages_of(
     monkeypatch: pytest.MonkeyPatch, coefficient: float, returns: list[float], **columns: Any
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     base = torch.tensor(group_advantages(returns, ["a"] * len(returns), scale="none"))
-    queue = Queue(advantages=base[:, None] * columns["response_mask"], **columns)
+    columns["advantages"] = base[:, None] * columns["response_mask"]
+    queue = Queue(**{name: list(rows_of) for name, rows_of in columns.items()})
     monkeypatch.setattr(rows, "tq", queue)
     base_of = lambda trainer, batch, metrics: batch  # noqa: E731
     monkeypatch.setattr(trainer.PPOTrainer, "_compute_advantage", base_of)
