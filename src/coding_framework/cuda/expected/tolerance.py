@@ -48,7 +48,7 @@ _BUCKETS = 1 << 10
 _LITTLE = sys.byteorder == "little"
 SMALLEST = 1e-300
 _MOST_LOOKED_AT = 1 << 22
-_EXACT_SHARE, _FEWEST_TOLD = 0.05, 64
+_EXACT_SHARE, _FEWEST_TOLD = 0.05, 50
 _ONE_WAY, _BOTH_WAYS = 0.02, 0.25
 """Of rounded elements, that lie on the other side; equal chances make fewer once in 1e15 times."""
 _AT_ONCE = 1 << 26

@@ -295,3 +295,17 @@ def test_half_precision_is_rounded_to_the_nearest(dtype: str, expression: str) -
         assert _passes(nearest, expectation)
         assert not _passes(cut, expectation)
         assert "one way" in compare(cut, cut.stride(), expectation.outputs[0]).detail
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_row_sum_that_is_cut_off_shows_in_64_rows(dtype: str) -> None:
+    spec = TensorSpec(name="x", shape=(64, 96), dtype=dtype)  # type: ignore[arg-type]
+    case = TestCase(name="main", inputs=(spec,), reduction_length=96)
+    task = _task("x.sum(-1)").model_copy(update={"cases": (case,)})
+    draws = [expect(task, task_digest(task), case, b"s", seed).outputs[0] for seed in range(5)]
+    nearest = [o.reference.to(torch.float32).to(o.native.dtype) for o in draws]
+    assert all(compare(n, n.stride(), o).passed for n, o in zip(nearest, draws, strict=True))
+    cut = [n.view(torch.int16) - (n.double().abs() > o.reference.abs()).short()
+           for n, o in zip(nearest, draws, strict=True)]  # fmt: skip
+    cut = [bits.view(o.native.dtype) for bits, o in zip(cut, draws, strict=True)]
+    assert not all(compare(c, c.stride(), o).passed for c, o in zip(cut, draws, strict=True))
