@@ -25,6 +25,7 @@ _VARIABLE = re.compile(
 """A declaration at the top of a module; function bodies have none. Opaque types (texref) have no
 bits."""
 
+_LOOKS_AGAIN = re.compile(r"\batom\.|\bld\.(?:volatile|acquire|relaxed)\b")
 _FLOW = re.compile(r"^\s*([\w$]+):|\bbra(?:\.uni)?\s+([\w$]+)|\b(brx\.idx|call)\b", re.MULTILINE)
 """Labels, branches, and what goes to a place that is not written there."""
 
@@ -91,6 +92,11 @@ def may_repeat(ptx: str) -> bool:
         elif other or target in placed:
             return True
     return False
+
+
+def may_poll(ptx: str) -> bool:
+    """Whether a loop may look at global memory until another block has changed it."""
+    return _LOOKS_AGAIN.search(ptx) is not None and may_repeat(ptx)
 
 
 def first_kernel(ptx: str) -> str | None:

@@ -68,8 +68,11 @@ class EmulatorBackend:
             count=timed,
         )
 
-        def open_other_schedule() -> EmulatorDevice:
-            return EmulatorDevice(replace(settings, block_order="interleaved", count=False))
+        def open_other_schedule(in_turn: int | None = None) -> EmulatorDevice:
+            other = replace(settings, block_order="interleaved", count=False)
+            if in_turn is not None:
+                other = replace(settings, blocks_at_once=1, count=False, instruction_budget=in_turn)
+            return EmulatorDevice(other)
 
         with closing(EmulatorDevice(settings)) as device:
             yield Equipment(device, limits, self._properties, open_other_schedule)

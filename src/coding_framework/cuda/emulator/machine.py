@@ -405,7 +405,8 @@ class _Call:
         warps = (threads + 31) // 32
         state = (kernel.register_bytes + 32 * kernel.local_bytes + _WARP_BYTES) * warps
         state += (kernel.shared_bytes + launch.shared_bytes) * (17 if checks else 1)
-        resident = max(1, min(machine.room(launch, kernel), 4096, (1 << 30) // max(state, 1)))
+        room = min(machine.room(launch, kernel), settings.blocks_at_once)
+        resident = max(1, min(room, (1 << 30) // max(state, 1)))
         self.record = LaunchRecord(
             code=self._pointer(kernel.code),
             funcs=self._functions(kernel.functions),

@@ -27,6 +27,9 @@ class EmulatorSettings:
     block_order: BlockOrder = "forward"
     """The order in which blocks start. "interleaved" is "reverse" with a stop before each store to
     global memory, until other warps and blocks have come as far: lost updates show."""
+    blocks_at_once: int = 4096
+    """The most that run at a time, where the GPU holds as many; with 1 none may wait for a later
+    one."""
     address_seed: int | None = None
     """Where allocations lie; None: one after the other."""
     count: bool = True

@@ -28,7 +28,7 @@ class Equipment:
     limits: RunLimits
     properties: DeviceProperties
     """What the candidate's host code is told."""
-    open_other_schedule: Callable[[], Device] | None
+    open_other_schedule: OpenSchedule | None
     """A second device on which threads run in another order; None where the hardware's own order
     varies from run to run."""
     measure: Measure | None = None
@@ -37,6 +37,13 @@ class Equipment:
     """Entered while the judge itself computes with what lies on the device's GPU."""
     find_worst: FindWorst = worst_of
     """Compares an output with what is expected, where both lie."""
+
+
+class OpenSchedule(Protocol):
+    """Opens a device on which threads run in another order: interleaved, or (`in_turn`: the warp
+    instructions of a launch) each block after the one before has ended."""
+
+    def __call__(self, in_turn: int | None = None) -> Device: ...
 
 
 class Measure(Protocol):

@@ -7,6 +7,7 @@ process and a millisecond.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,7 +16,14 @@ import torch
 
 from coding_framework.cuda.build.block_bits import too_few_bits
 from coding_framework.cuda.build.kernel_names import readable
-from coding_framework.cuda.build.ptx_summary import ptx_of, unread_parameters
+from coding_framework.cuda.build.ptx_summary import (
+    kernel_body,
+    may_poll,
+    ptx_of,
+    unread_parameters,
+)
+from coding_framework.cuda.emulator.settings import DEFAULT_GPU
+from coding_framework.cuda.emulator.timing_model import gpu, occupancy
 from coding_framework.cuda.expected.inputs import TORCH_DTYPES, laid_out, spanned
 from coding_framework.cuda.expected.reference import Expectation
 from coding_framework.cuda.expected.signature import ModelSignature
@@ -70,6 +78,8 @@ class RecordedCall:
     """How many of them are inputs, which may lie elsewhere in another call."""
     blocks: dict[int, int]
     signature: ModelSignature
+    waits: bool = False
+    """Whether a block of it waits for later ones."""
 
 
 def recorded_call(
@@ -110,7 +120,7 @@ def require_published(
 ) -> None:
     """Raises CandidateFault where the host code fails at sizes that nothing here is run at: it
     refuses them, or asks for a launch outside of CUDA's limits, or one of more blocks than the
-    kernel's index counts. call: one at other sizes."""
+    kernel's index counts, or than may wait for each other. call: one at other sizes."""
     paper = PaperDevice()
     recorder = PlanRecorder(paper, _PUBLISHED)
     now = {}
@@ -127,6 +137,7 @@ def require_published(
         with open_host(setting, module, recorder) as open_session:
             open_session(call.signature).call(arguments)
         _require_bits(ptx_of(setting.build), recorder)
+        _require_room(ptx_of(setting.build), module, recorder, waits=call.waits)
     except (ReadsBackError, ExtensionWanted):
         return
     except CandidateFault as fault:
@@ -135,6 +146,27 @@ def require_published(
             raise CandidateFault(
                 fault.status, f"at the published size ({shapes}): {fault.reason}"
             ) from fault
+
+
+def _require_room(ptx: str, module: ModuleInfo, recorder: PlanRecorder, *, waits: bool) -> None:
+    """Raises CandidateFault for a launch of more blocks than the GPU holds at once, of a kernel
+    whose blocks wait for later ones: those never start. waits: whether there is such a kernel."""
+    device = gpu(DEFAULT_GPU)
+    for op in recorder.operations:
+        if not isinstance(op, Launch) or not (
+            waits and may_poll(kernel_body(ptx, op.kernel) or "")
+        ):
+            continue
+        kernel = module.kernels[op.kernel]
+        shared = kernel.static_shared_bytes + op.shared_bytes
+        held = occupancy(device, math.prod(op.block), kernel.registers, shared).blocks
+        room, blocks = held * device.multiprocessors, math.prod(op.grid)
+        if blocks > room:
+            raise CandidateFault(
+                Status.RUNTIME_ERROR,
+                f"kernel {readable(op.kernel)}: a block waits for later ones, and of its {blocks} "
+                f"blocks the GPU holds {room} at once: it never ends",
+            )
 
 
 def _require_bits(ptx: str, recorder: PlanRecorder) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
-from coding_framework.cuda.build.ptx_summary import ptx_of
+from coding_framework.cuda.build.ptx_summary import may_poll, ptx_of
 from coding_framework.cuda.device.device import Device
 from coding_framework.cuda.device.work_meter import WorkMeter
 from coding_framework.cuda.expected.reference import Expectation
@@ -24,7 +24,7 @@ from coding_framework.cuda.model_new.session import AnswerSession
 from coding_framework.cuda.plan.difference import PlanReader, adds_atomically
 from coding_framework.cuda.plan.launch_plan import ModuleInfo
 from coding_framework.cuda.sandbox import Sandbox
-from coding_framework.cuda.timing.backend import Backend, Equipment
+from coding_framework.cuda.timing.backend import Backend, Equipment, OpenSchedule
 
 _HOST_MEMORY_BYTES = 4 << 30
 """Address space of a host process: it holds handles, not tensors."""
@@ -54,8 +54,10 @@ class TrialSetup:
     equipment: Equipment
     adds_atomically: bool
     """The device code has floating-point atomics: its sums may vary in rounding."""
+    polls: bool
+    """The device code looks at memory again and again until others have changed it."""
     open_session: Callable[[ModelSignature], HostProcess]
-    open_other_schedule: Callable[[], Device] | None
+    open_other_schedule: OpenSchedule | None
     """A second device with the same build loaded, on which threads run in another order; the caller
     closes it. None: the hardware's own order varies."""
 
@@ -129,9 +131,9 @@ def open_setup(
         device, other = equipment.device, equipment.open_other_schedule
         device.meter = setting.meter
 
-        def open_other_schedule() -> Device:
+        def open_other_schedule(in_turn: int | None = None) -> Device:
             assert other is not None
-            device = other()
+            device = other(in_turn)
             device.meter = setting.meter
             device.load(build)
             return device
@@ -149,6 +151,7 @@ def open_setup(
                 module,
                 equipment,
                 adds_atomically(ptx),
+                may_poll(ptx),
                 open_session,
                 None if other is None else open_other_schedule,
             )

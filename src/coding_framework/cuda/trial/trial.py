@@ -17,7 +17,6 @@ import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Protocol
 
 import torch
 
@@ -26,12 +25,7 @@ from coding_framework.cuda.expected.drawn_shapes import BEYOND
 from coding_framework.cuda.expected.edge_draws import draw_name, edge_seed
 from coding_framework.cuda.expected.inputs import distinct_bytes
 from coding_framework.cuda.expected.reference import NEAR, Expectation
-from coding_framework.cuda.expected.tolerance import (
-    Comparison,
-    ExpectedOutput,
-    compare,
-    wrong_elements,
-)
+from coding_framework.cuda.expected.tolerance import wrong_elements
 from coding_framework.cuda.host.case_run import Execution, Output
 from coding_framework.cuda.host.plan_recorder import EXECUTED
 from coding_framework.cuda.plan.difference import host_share, leaked_bytes, steering_excess
@@ -44,11 +38,12 @@ from coding_framework.cuda.plan.launch_plan import (
 )
 from coding_framework.cuda.timing.measurement import CHECKED_DRAWS
 from coding_framework.cuda.timing.results import TimedCase
+from coding_framework.cuda.trial.comparing import Comparing, References
 from coding_framework.cuda.trial.fresh_processes import RecordedCall, recorded_call
 from coding_framework.cuda.trial.kept_state import STATE_DRAWS, Draw, KeptState, same_bits
 from coding_framework.cuda.trial.setup import TrialSetup
 from coding_framework.cuda.trial.verdict_draft import TrialLog
-from coding_framework.types import Status, Task, TestCase, TestResult
+from coding_framework.types import Status, Task, TestCase
 
 _RACES = {
     "shared_memory_race": "a race, so another schedule gives another result",
@@ -68,30 +63,10 @@ _NOTHING_LAUNCHED = "it launches nothing"
 _HARDWARE_RERUNS = (0x7B, 0xFB)
 """Fills of the replays that are made beside the one that every device repeats, on a device whose
 schedule varies by itself."""
+_PATIENCE, _LEAST_PATIENCE = 2, 200_000
+"""Warp instructions after which a block waits in vain, in units of a whole call's, and at least."""
 _HARDWARE_CALLS = 16
 """Calls before each of them that nobody looks at: a kernel that counts its launches gets on."""
-
-
-class References(Protocol):
-    """Where a trial gets what must come out (`ReferenceCache`)."""
-
-    def get(self, task: Task, case: TestCase, seed: int) -> Expectation:
-        """The expectation of one draw."""
-        ...
-
-    def steadier(self, task: Task, case: TestCase, seed: int) -> Expectation:
-        """The same with a tolerance that owes nothing to luck: who is wrong by it is wrong."""
-        ...
-
-    def edges(self, task: Task, case: TestCase) -> tuple[int, ...]:
-        """The seeds of the edge draws that decide something."""
-        ...
-
-    def of_other_inputs(
-        self, task: Task, case: TestCase, seed: int, inputs: Sequence[torch.Tensor]
-    ) -> torch.Tensor | None:
-        """What the reference gives for them, in float64; None where that is not known."""
-        ...
 
 
 class CaseTrial:
@@ -114,6 +89,9 @@ class CaseTrial:
         self._case = case
         self._setup = setup
         self._references = references
+        self._comparing = Comparing(task, case, references, setup.equipment)
+        self._expect = self._comparing.expect
+        self._compare = self._comparing.compare
         self._seeds = tuple(seeds)
         self._log = log
         self._timing_seed = timing_seed
@@ -143,6 +121,7 @@ class CaseTrial:
                 return self._judge_dependent(plan, seed, execution)
             replays.append(execution.reports)
         self._rerun(plan, fresh[-1], execution)
+        waits = self._waits(plan, fresh[-1])
         edges, again, moved = self._shared_out(fresh)
         for seed in edges:
             execution = self._setup.run.replay(plan, self._expect(seed).tensors, counts=False)
@@ -158,7 +137,23 @@ class CaseTrial:
             self.recorded = recorded_call(
                 self._case.name, plan, self._setup, self._expect(self._seeds[0])
             )
+            self.recorded = replace(self.recorded, waits=waits)
         return self._timed(plan, replays)
+
+    def _waits(self, plan: LaunchPlan, seed: int) -> bool:
+        """Whether a block of the plan waits for what a later one does: with each started after the
+        end of the one before, it never ends. Asked where there are sizes with more blocks."""
+        setup, executed = self._setup, self._last[1]
+        if setup.open_other_schedule is None or not setup.polls or not self._task.gpu_cases:
+            return False
+        tensors = self._expect(seed).tensors
+        budget = _LEAST_PATIENCE + _PATIENCE * int(executed)
+        with closing(setup.open_other_schedule(budget)) as device:
+            try:
+                setup.run.twin(device, tensors).replay(plan, tensors, counts=False)
+            except CandidateFault as fault:
+                return fault.status is Status.TIMEOUT
+        return False
 
     def _draw(self, seed: int) -> Draw:
         """A draw to try calls on, and whether what comes of one is right."""
@@ -471,57 +466,11 @@ class CaseTrial:
 
     def _passes(self, expectation: Expectation, execution: Execution) -> bool:
         """Compare, log the test, and say whether it passed."""
-        result = self._test(expectation, execution)
+        result = self._comparing.test(expectation, execution)
         self._log.tests.append(result)
-        return result.passed
-
-    def _test(self, expectation: Expectation, execution: Execution) -> TestResult:
-        comparisons, detail = self._compare_all(expectation, execution)
-        if any(not c.passed and c.tolerance is not None for c in comparisons):
-            steadier = self._references.steadier(self._task, self._case, expectation.seed)
-            if steadier is not expectation:
-                comparisons, detail = self._compare_all(steadier, execution)
-        worst = max(comparisons, key=_severity, default=None)
-        passed = not detail and all(c.passed for c in comparisons)
-        if not passed:
+        if not result.passed:
             self._failed = expectation, execution
-        return TestResult(
-            case=self._case.name,
-            seed=expectation.seed,
-            shapes=tuple(spec.shape for spec in self._case.inputs),
-            dtype=self._case.inputs[0].dtype if self._case.inputs else "float32",
-            max_abs_error=worst.max_abs_error if worst else None,
-            max_rel_error=worst.max_rel_error if worst else None,
-            tolerance=worst.tolerance if worst else None,
-            passed=passed,
-            detail=detail or (worst.detail if worst and not passed else ""),
-        )
-
-    def _compare_all(
-        self, expectation: Expectation, execution: Execution
-    ) -> tuple[list[Comparison], str]:
-        if execution.changed_input is not None:
-            names = [spec.name for spec in self._case.inputs]
-            i = execution.changed_input
-            name = names[i] if i < len(names) else f"parameter {i - len(names)}"
-            return [], f"the kernel changed its input {name!r}: inputs are read-only"
-        got, wanted = execution.outputs, expectation.outputs
-        if len(got) != len(wanted):
-            return [], f"forward returned {len(got)} tensors, expected {len(wanted)}"
-        comparisons: list[Comparison] = []
-        for i, (output, expected) in enumerate(zip(got, wanted, strict=True)):
-            with self._setup.equipment.computing():
-                comparison = self._compare(output, expected)
-            if output.defect and comparison.passed:
-                return comparisons, f"output {i}: {output.defect}"
-            comparisons.append(comparison)
-            if not comparison.passed and len(wanted) > 1:
-                return comparisons, f"output {i}: {comparison.detail}"
-        return comparisons, ""
-
-    def _compare(self, output: Output, expected: ExpectedOutput) -> Comparison:
-        find_worst = self._setup.equipment.find_worst
-        return compare(output.tensor, output.strides, expected, find_worst)
+        return result.passed
 
     def _carries_its_answer(self, replayed: Execution) -> bool:
         """Whether a replay on other inputs gave the answer of the call that made the plan. Numbers
@@ -588,14 +537,6 @@ class CaseTrial:
         moved = self._input_bytes() + outputs
         return TimedCase(plan, tuple(replays), moved, outputs, dtype, own_seed)
 
-    def _expect(self, seed: int) -> Expectation:
-        return self._references.get(self._task, self._case, seed)
-
     def _input_bytes(self) -> int:
         tensors = self._expect(self._seeds[0]).tensors
         return sum(map(distinct_bytes, tensors))
-
-
-def _severity(comparison: Comparison) -> tuple[bool, float]:
-    """Failed before passed, then by the share of the tolerance that was used."""
-    return (not comparison.passed, comparison.share)
