@@ -129,10 +129,11 @@ class CaseRun:
         inputs: int | None = None,
         *,
         moves: bool = True,
+        places: tuple[TensorRef, ...] | None = None,
     ) -> None:
         """tensors: inputs, then parameters, of the shapes of every draw, on the CPU or all on the
         device's GPU. inputs: how many are inputs; None: all. moves: whether there are calls that
-        find them elsewhere."""
+        find them elsewhere. places: where they lie; None: there is no room for them yet."""
         self._device = device
         self._recorder = recorder
         self._counts_events = isinstance(device, CountsEvents)
@@ -141,9 +142,9 @@ class CaseRun:
         self.inputs = len(tensors) if inputs is None else inputs
         elsewhere = tensors[: self.inputs] if moves else ()
         self._memory = tuple(map(_room, tensors))
-        places = self._placed((*tensors, *elsewhere))
-        first = places[: len(tensors)]
-        moved = places[len(tensors) :] or first[: self.inputs]
+        made = self._placed((*tensors, *elsewhere)) if places is None else places
+        first = made[: len(tensors)]
+        moved = made[len(tensors) :] or first[: self.inputs]
         self._places = (first, moved + first[self.inputs :])
 
     @property

@@ -19,6 +19,7 @@ import torch
 from coding_framework.cuda.expected.inputs import TORCH_DTYPES
 from coding_framework.cuda.gpu.driver import DriverError, call, cuda
 from coding_framework.deployment.apply.launching import (
+    Launcher,
     LaunchError,
     LoadError,
     PreparedCall,
@@ -61,8 +62,8 @@ _empty_strided: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", No
 time of `torch.empty_strided`."""
 
 
-class CudaLauncher:
-    """See `Launcher`."""
+class CudaLauncher(Launcher):
+    """Modules stay loaded when it is closed: a captured graph may launch them again."""
 
     device_type = "cuda"
     alignment = ALIGNMENT
@@ -129,9 +130,6 @@ class CudaLauncher:
                 torch.cuda.current_stream(index).synchronize()
         except RuntimeError as e:
             raise LaunchError(str(e).splitlines()[0], certain=False) from e
-
-    def close(self) -> None:
-        """Modules stay loaded: a captured graph may launch them again."""
 
 
 _LAUNCH = """

@@ -14,15 +14,10 @@ import torch
 from coding_framework.cuda.emulator.device import EmulatorDevice
 from coding_framework.cuda.emulator.settings import EmulatorSettings
 from coding_framework.cuda.emulator.timing_model import gpu
-from coding_framework.cuda.expected.inputs import (
-    TORCH_DTYPES,
-    bits_of,
-    tensor_bytes,
-    tensor_from_bits,
-)
 from coding_framework.cuda.plan.launch_plan import CandidateFault
-from coding_framework.cuda.templating.replay import Layout, carry_out, lay_out
+from coding_framework.cuda.templating.replay import Layout, lay_out
 from coding_framework.deployment.apply.launching import (
+    Launcher,
     LaunchError,
     LoadError,
     PreparedCall,
@@ -31,11 +26,11 @@ from coding_framework.deployment.apply.launching import (
     require_separate_outputs,
 )
 from coding_framework.errors import DeviceError
-from coding_framework.registry.templates import LaunchTemplate, OutputTensor
+from coding_framework.registry.templates import LaunchTemplate
 
 
-class EmulatorLauncher:
-    """See `Launcher`. A device process for each template, one call at a time."""
+class EmulatorLauncher(Launcher):
+    """A device process for each template, one call at a time."""
 
     device_type = "cpu"
     alignment = 16
@@ -43,9 +38,6 @@ class EmulatorLauncher:
     def __init__(self) -> None:
         self._settings = EmulatorSettings(count=False)
         self._loaded: list[_OnEmulator] = []
-
-    def device_refuses(self, device: str, driver: str, sm: str, index: int) -> str | None:
-        return None
 
     def describe(self, index: int) -> str:
         return "the emulator"
@@ -62,15 +54,6 @@ class EmulatorLauncher:
         made = _OnEmulator(template, checked_code(text, read), self._settings)
         self._loaded.append(made)
         return made
-
-    def refuses_capture(self, template: LaunchTemplate) -> bool:
-        return False
-
-    def capturing(self) -> bool:
-        return False
-
-    def wait(self, index: int) -> None:
-        return None
 
     def close(self) -> None:
         for loaded in self._loaded:
@@ -117,20 +100,11 @@ class _OnEmulator:
                         layout.release(self.device)
 
     def _run(self, tensors: Sequence[torch.Tensor], held: list[Layout]) -> tuple[torch.Tensor, ...]:
-        layout = lay_out(self._template, self.device, self._module, self._random)
+        given = [tensor.detach().clone() for tensor in tensors]
+        layout = lay_out(self._template, self.device, self._module, given, self._random)
         held.append(layout)
-        for address, tensor in zip(layout.addresses, tensors, strict=False):
-            data = tensor_bytes(tensor.detach())
-            if data:
-                self.device.upload(address, data)
-        carry_out(self._template, self.device, layout.addresses)
-        outputs = self._template.outputs
-        return tuple(self._output(o, layout.addresses[o.place.region]) for o in outputs)
-
-    def _output(self, output: OutputTensor, address: int) -> torch.Tensor:
-        dtype = TORCH_DTYPES[output.dtype]
-        if not output.nbytes:
-            return torch.empty_strided(output.shape, output.strides, dtype=dtype)
-        data = self.device.download(address + output.place.offset, output.nbytes)
-        flat = tensor_from_bits(bits_of(data), dtype)
-        return flat.as_strided(output.shape, output.strides)
+        outputs = layout.run.replay(layout.plan, given).outputs
+        return tuple(
+            torch.empty_strided(o.tensor.shape, o.strides, dtype=o.tensor.dtype).copy_(o.tensor)
+            for o in outputs
+        )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import torch
 
@@ -43,8 +42,8 @@ class KernelMismatch(CodingFrameworkError):  # noqa: N818 - the field's word
     """A kernel gave another result than the function that it stands for (`strict=True`)."""
 
 
-class Launcher(Protocol):
-    """A kind of device."""
+class Launcher:
+    """A kind of device. By itself one that every receipt holds for, and on which nothing waits."""
 
     device_type: str
     """Of the tensors that it takes: "cuda", "cpu"."""
@@ -54,30 +53,30 @@ class Launcher(Protocol):
     def device_refuses(self, device: str, driver: str, sm: str, index: int) -> str | None:
         """Which part of a receipt, "device" or "driver", is not that of device `index`; None: all
         are."""
-        ...
+        return None
 
     def describe(self, index: int) -> str:
         """A device and its driver, in words."""
-        ...
+        raise NotImplementedError
 
     def prepare(self, template: LaunchTemplate, read: ReadCode, index: int) -> PreparedCall:
         """Load the code. Raises LoadError."""
-        ...
+        raise NotImplementedError
 
     def refuses_capture(self, template: LaunchTemplate) -> bool:
         """Whether the template cannot be part of a captured graph."""
-        ...
+        return False
 
     def capturing(self) -> bool:
         """Whether the current stream is being captured: nothing may be waited for."""
-        ...
+        return False
 
     def wait(self, index: int) -> None:
         """Until the current stream of a device is idle, or with -1 everything. Raises
         LaunchError."""
-        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Nothing is launched from here on."""
 
 
 def chosen_code(template: LaunchTemplate, sm: int) -> tuple[DeviceCode, ...]:
