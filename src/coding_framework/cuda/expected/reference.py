@@ -35,10 +35,13 @@ from coding_framework.cuda.expected.inputs import (
     nearly,
     picked_inputs,
 )
-from coding_framework.cuda.expected.model_calls import call as _call
-from coding_framework.cuda.expected.model_calls import call_in_float64 as _call_in_float64
-from coding_framework.cuda.expected.model_calls import one_thread, rounding_unit
-from coding_framework.cuda.expected.model_calls import perturbed as _perturbed
+from coding_framework.cuda.expected.model_calls import (
+    call,
+    call_in_float64,
+    one_thread,
+    perturbed,
+    rounding_unit,
+)
 from coding_framework.cuda.expected.parameters import redraw_parameters, vary_parameters
 from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.expected.tf32 import RUNS, in_tf32
@@ -518,8 +521,8 @@ def _expected_outputs(
     new_spread: NewSpread,
     tf32: bool,
 ) -> tuple[ExpectedOutput, ...]:
-    native = _call(model, inputs)
-    reference = _call_in_float64(model, inputs)
+    native = call(model, inputs)
+    reference = call_in_float64(model, inputs)
     spreads = [
         new_spread(n, r) if n.is_floating_point() else None  # None: it is exact
         for n, r in zip(native, reference, strict=True)
@@ -543,9 +546,9 @@ def _add_run(
 ) -> None:
     """A run on perturbed inputs, whose tensors are gone after it."""
     eps = rounding_unit(inputs)
-    moved, moved_inputs = _perturbed(model, inputs, eps)
-    reference = _call_in_float64(moved, moved_inputs)
-    native = _call(moved, moved_inputs)
+    moved, moved_inputs = perturbed(model, inputs, eps)
+    reference = call_in_float64(moved, moved_inputs)
+    native = call(moved, moved_inputs)
     del moved, moved_inputs
     for spread, n, r in zip(spreads, native, reference, strict=True):
         if spread is not None:

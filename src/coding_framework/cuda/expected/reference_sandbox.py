@@ -9,16 +9,33 @@ from __future__ import annotations
 
 import torch
 
-from coding_framework.cuda.expected.reference import Expectation, task_digest
-from coding_framework.cuda.expected.reference_wire import packed, unpacked_outputs
+from coding_framework.cuda.expected.reference import Expectation, computed, task_digest
+from coding_framework.cuda.expected.reference_wire import (
+    packed,
+    packed_outputs,
+    unpacked,
+    unpacked_outputs,
+)
 from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.sandbox import Sandbox
 from coding_framework.cuda.sandbox.python_child import PythonChild
 from coding_framework.errors import UsageError
 from coding_framework.types import Task, TestCase
 
-_ANSWER = "coding_framework.cuda.expected.reference_child:answer"
+_ANSWER = "coding_framework.cuda.expected.reference_sandbox:answer"
 _MOST_BYTES = 256 << 20
+
+
+def answer(request: bytes) -> bytes:
+    """In the sandbox: what must come out of a request's inputs. It learns no secret: inputs come
+    with the request, and parameters from a seed in it. Raises UsageError where the reference
+    fails."""
+    told, inputs = unpacked(request)
+    found = computed(
+        Task.model_validate(told["task"]), TestCase.model_validate(told["case"]),
+        told["seed"], tuple(inputs), told["weights"], told["runs"],
+    )  # fmt: skip
+    return packed_outputs(found.signature, found.parameters, found.outputs)
 
 
 class ReferenceSandbox:

@@ -1,6 +1,6 @@
 """A Python process of this environment, with PyTorch, in a sandbox: for code from outside.
 
-    child = PythonChild(choose_sandbox(), "coding_framework.cuda.expected.reference_child:answer")
+    child = PythonChild(choose_sandbox(), "coding_framework.cuda.expected.reference_sandbox:answer")
     answer = child.ask(request)
 
 It sees Python, the packages of this environment and this package, all read-only, and no other file;

@@ -61,7 +61,7 @@ class OnTheCpu:
 @pytest.fixture
 def unlucky_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the first perturbed run of each draw all changes of the summands cancel."""
-    outputs, perturbed = reference._expected_outputs, reference._perturbed
+    outputs, perturbed = reference._expected_outputs, reference.perturbed
     made = 0
 
     def begun(*arguments: Any) -> tuple[ExpectedOutput, ...]:
@@ -78,7 +78,7 @@ def unlucky_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
         return moved if made > 1 else (moved[0], inputs)
 
     monkeypatch.setattr(reference, "_expected_outputs", begun)
-    monkeypatch.setattr(reference, "_perturbed", still_at_first)
+    monkeypatch.setattr(reference, "perturbed", still_at_first)
 
 
 def one_by_one(x: torch.Tensor) -> torch.Tensor:

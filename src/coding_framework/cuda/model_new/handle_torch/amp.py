@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .autograd import _Switch
+from .autograd import no_grad
 
-
-class autocast(_Switch):  # noqa: N801 - torch's name
-    pass
+autocast = no_grad
 
 
 def custom_fwd(function: Any = None, **_: Any) -> Any:

@@ -12,8 +12,8 @@ profiler = Namespace(record_function=lambda *_, **__: contextlib.nullcontext())
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Switch:
-    """no_grad and its relatives, as a context and as a decorator."""
+class no_grad:  # noqa: N801 - torch's name
+    """As a context and as a decorator; likewise all that only switches something of torch's."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -33,20 +33,7 @@ class _Switch:
         return None
 
 
-class no_grad(_Switch):  # noqa: N801 - torch's name
-    pass
-
-
-class enable_grad(_Switch):  # noqa: N801
-    pass
-
-
-class inference_mode(_Switch):  # noqa: N801
-    pass
-
-
-class set_grad_enabled(_Switch):  # noqa: N801
-    pass
+enable_grad = inference_mode = set_grad_enabled = no_grad
 
 
 class Context:
