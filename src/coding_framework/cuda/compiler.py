@@ -329,7 +329,10 @@ class CUDACompiler:
         if exit_.code != 0:
             _require_room(folder)  # it may have failed of a disk that filled up meanwhile
         report = parse_report(text, own)
-        failure = explain_failure(exit_, text, report, self._limits, killed_for_memory() - killed)
+        failure = explain_failure(
+            exit_, text, report, self._limits, killed_for_memory() - killed,
+            "Triton" if source.kernels else "nvcc",
+        )  # fmt: skip
         if failure is None and source.kernels and not _complete(folder):
             failure = Failure(Status.COMPILE_ERROR, "Triton's compiler ended without a kernel")
         if failure is not None:

@@ -63,7 +63,12 @@ class Failure:
 
 
 def explain_failure(
-    exit_: Exit, text: str, report: CompilerReport, limits: Limits, killed: int
+    exit_: Exit,
+    text: str,
+    report: CompilerReport,
+    limits: Limits,
+    killed: int,
+    compiler: str = "nvcc",
 ) -> Failure | None:
     """Why the compilation failed; None where it did not. `killed`: processes that the kernel killed
     for memory meanwhile. Raises CompilerKilledError for what is certainly this machine's doing."""
@@ -104,7 +109,7 @@ def explain_failure(
         where = f"line {first.line}: " if first.line is not None else ""
         more = len(report.errors) - 1
         rest = f" (and {more} more errors)" if more else ""
-        reason = f"nvcc: {where}{first.message}{rest}"
+        reason = f"{compiler}: {where}{first.message}{rest}"
         return Failure(Status.COMPILE_ERROR, reason, certain=not doubtful)
     cause = f"a compiler process died of signal {signal}" if signal else "nvcc gave no reason"
     return Failure(
