@@ -319,7 +319,11 @@ class CUDACompiler:
         killed = killed_for_memory()
         own: tuple[str, ...] = ()
         if source.kernels:
-            exit_, text = self._run_triton(folder, source)
+            try:
+                exit_, text = self._run_triton(folder, source)
+            except SandboxError:
+                self._require_working()  # then the answer's own code took away the mark of a start
+                exit_, text = Exit(code=1, cpu_s=0.0), ""
         else:
             for name, code in ((SOURCE_NAME, source.cuda), (_HOST_NAME, source.host)):
                 if code:

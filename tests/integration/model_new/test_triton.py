@@ -229,6 +229,7 @@ def test_constants_may_follow_from_the_device(judge: Judge) -> None:
     "code",
     [
         pytest.param("os._exit(7)", id="ends without a reason"),
+        pytest.param("os.remove('started') or os._exit(7)", id="hides that it started"),
         pytest.param(
             "os.symlink('/etc/passwd', 'kernel.ptx') or os.symlink('/etc/passwd', 'triton.json')"
             " or os._exit(0)",
