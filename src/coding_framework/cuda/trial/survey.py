@@ -38,7 +38,8 @@ def kernels_wanted(setting: TrialSetting, calls: Iterable[Expectation]) -> list[
             host = open_session(call.signature)
             places = [
                 TensorRef(
-                    paper.alloc(t.untyped_storage().nbytes()) + t.storage_offset() * t.itemsize,
+                    paper.alloc(t.untyped_storage().nbytes())
+                    + int(t.storage_offset()) * t.itemsize,
                     tuple(t.shape),
                     tuple(t.stride()),
                     DTYPE_NAMES[t.dtype],
