@@ -21,13 +21,11 @@ from pathlib import Path
 
 from coding_framework.data.example_store import BuildReport
 from coding_framework.data.examples import Receipts, in_turn, round_robin
-from coding_framework.data.modules.catalog import find_draft
 from coding_framework.data.modules.tasks import find_module_task
 from coding_framework.data.synthesis.catalog import (
     all_functions,
     build_task,
     catalog,
-    split_of,
 )
 from coding_framework.data.synthesis.function import Function
 from coding_framework.data.synthesis.receipts import (
@@ -115,6 +113,7 @@ def repairs_of_mistakes(
     groups = []
     for name, wrong in sorted(_judged(conversations, targets, report).items()):
         target, drawn = targets.of(name), _drawn(name, wrong, seed)
+        assert target is not None, "its kernels were looked at"
         report.left_out["more than wanted of a task"] += len(drawn[per_task:])
         for _, verdict in drawn[:per_task]:
             report.kept[f"tier {target.task.tier} {verdict.status.value}"] += 1
@@ -124,35 +123,25 @@ def repairs_of_mistakes(
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    """A kernel that the judge found correct, and the digest of that verdict."""
-
-    code: str
-    receipt: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Target:
-    """A training task and its right kernels."""
+    """A task, and its kernels that the judge found correct."""
 
     task: Task
-    digest: str
-    answers: tuple[_Answer, ...]
-    """() where none was found correct."""
+    right: Sequence[KernelReceipt]
 
-    def nearest(self, wrong: str) -> _Answer:
+    def nearest(self, wrong: str) -> KernelReceipt:
         """The right kernel that is most like a wrong one, by the share of equal tokens: a repair
         changes what is wrong, and does not write another, slower kernel."""
         tokens = wrong.split()
 
-        def likeness(answer: _Answer) -> float:
-            return SequenceMatcher(None, answer.code.split(), tokens, autojunk=False).ratio()
+        def likeness(right: KernelReceipt) -> float:
+            return SequenceMatcher(None, right.code.split(), tokens, autojunk=False).ratio()
 
-        return max(self.answers, key=likeness)
+        return max(self.right, key=likeness)
 
 
 class _Targets:
-    """The training tasks of both catalogues, each made when it is first asked for."""
+    """The tasks of both catalogues, each made when it is first asked for."""
 
     def __init__(
         self, functions: Iterable[Function], receipts: Receipts, of_modules: Callable[[], Receipts]
@@ -166,40 +155,27 @@ class _Targets:
     def _modules_by_task(self) -> Mapping[str, Sequence[KernelReceipt]]:
         return by_task(self._of_modules())
 
-    def of(self, name: str) -> _Target:
-        if name not in self._made:
-            task, judged = self._material(name)
+    def of(self, name: str) -> _Target | None:
+        """None: no such task."""
+        function = self._functions.get(name)
+        task = build_task(function) if function is not None else find_module_task(name)
+        if task is not None and name not in self._made:
+            judged = self._by_task if function is not None else self._modules_by_task
             found = judged.get(task_digest(task), ())
             right = [r for r in found if r.verdict.correct and r.broken is None]
-            answers = tuple(_Answer(r.code, r.verdict_digest) for r in right)
-            self._made[name] = _Target(with_naive(task, right), task_digest(task), answers)
-        return self._made[name]
+            self._made[name] = _Target(with_naive(task, right), right)
+        return self._made.get(name)
 
-    def _material(self, name: str) -> tuple[Task, Mapping[str, Sequence[KernelReceipt]]]:
-        """A task that is known, and the receipts among which its own are."""
-        if name in self._functions:
-            return build_task(self._functions[name]), self._by_task
-        task = find_module_task(name)
-        assert task is not None
-        return task, self._modules_by_task
 
-    def _is_training(self, name: str) -> bool | None:
-        """None: no such task."""
-        if name in self._functions:
-            return split_of(self._functions[name]) is Split.TRAIN
-        draft = find_draft(name)
-        return None if draft is None else draft.part == "train"
-
-    def why_not(self, task: Task) -> str:
-        """Why nothing can be learnt from a conversation about this task; "" where it can."""
-        training = self._is_training(task.name)
-        if training is None:
-            return "task not in the catalogue"
-        if not training:
-            return "held-out task"
-        if task_digest(task) != self.of(task.name).digest:
-            return "task was another when it was judged"
-        return "" if self.of(task.name).answers else "task without a kernel judged correct"
+def _unusable(task: Task, target: _Target | None) -> str:
+    """Why nothing can be learnt from a conversation about this task; "" where it can."""
+    if target is None:
+        return "task not in the catalogue"
+    if target.task.split is not Split.TRAIN:
+        return "held-out task"
+    if task_digest(task) != task_digest(target.task):
+        return "task was another when it was judged"
+    return "" if target.right else "task without a kernel judged correct"
 
 
 def _judged(
@@ -210,13 +186,14 @@ def _judged(
     wrong: dict[str, dict[str, Verdict]] = {}
     correct: set[tuple[str, str]] = set()
     for state in conversations:
-        name, unusable = state.task.name, targets.why_not(state.task)
+        name, target = state.task.name, targets.of(state.task.name)
+        unusable = _unusable(state.task, target)
         for turn in (one for all_of in state.turns for one in (all_of, *all_of.alternatives)):
             code, verdict = turn.code, turn.verdict
             if verdict is not None and verdict.correct and code is not None:
                 correct.add((name, code))
                 continue
-            reason = unusable or _why_not(turn, targets.of(name))
+            reason = unusable or (_why_not(turn, target) if target is not None else "")
             if reason:
                 report.left_out[reason] += 1
             elif code is not None and verdict is not None:
@@ -242,7 +219,7 @@ def _why_not(turn: ConversationTurn, target: _Target) -> str:
         return "judged with checks switched off"
     if verdict.task != target.task.name or verdict.candidate_sha256 != Candidate(code=code).sha256:
         return "verdict of another kernel"
-    right = any(code.strip() == answer.code.strip() for answer in target.answers)
+    right = any(code.strip() == r.code.strip() for r in target.right)
     return "the right kernel itself" if right else ""
 
 
@@ -264,7 +241,7 @@ def _repair(target: _Target, code: str, verdict: Verdict) -> TrainingExample:
         why=what_was_wrong(verdict),
         previous_code=code,
         previous_verdict=verdict,
-        receipt=answer.receipt,
+        receipt=answer.verdict_digest,
     )
 
 
