@@ -19,7 +19,6 @@ from coding_framework.data.modules import catalog
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.speeds import write_speeds
 from coding_framework.data.modules.tasks import module_task
-from coding_framework.data.modules.writing import write_module
 from coding_framework.data.pairs import kernel_jobs
 from coding_framework.data.synthesis.receipts import (
     Job,
@@ -101,7 +100,7 @@ def judge(given: Judging) -> tuple[Row, list[Row]]:
     for path in given.merge:
         known |= load_receipts(path)
     if not given.packed_only:
-        jobs = list(kernel_jobs(module_task(write_module(draft)) for draft in chosen))
+        jobs = list(kernel_jobs(module_task(draft) for draft in chosen))
         own = shard_of(jobs, *given.shard)
         print(f"{len(own)} of {len(jobs)} kernels are this machine's", file=sys.stderr)
         failed, now = judge_jobs(
@@ -109,7 +108,7 @@ def judge(given: Judging) -> tuple[Row, list[Row]]:
             known={**known, **module_receipts(given.receipts)}, minutes=given.minutes,
         )  # fmt: skip
         print(f"{now} judged now, {failed} open for a fault of ours", file=sys.stderr)
-    families = {task_digest(module_task(write_module(draft))): draft.family for draft in chosen}
+    families = {task_digest(module_task(draft)): draft.family for draft in chosen}
     everything = {**known, **module_receipts(given.receipts)}.values()
     receipts = [r for r in everything if r.task_digest in families and r.code]
     figures = told(receipts, families)

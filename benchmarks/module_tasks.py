@@ -39,6 +39,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
@@ -58,12 +59,10 @@ from module_leaks import (
 )
 
 from coding_framework.data.modules import catalog
-from coding_framework.data.modules.attributes import with_other_attributes
-from coding_framework.data.modules.other_sizes import at_other_sizes
 from coding_framework.data.modules.pool import MOST_WIDER, wider_drafts
-from coding_framework.data.modules.records import ModuleDraft, extent, shape_of
+from coding_framework.data.modules.records import ModuleDraft
+from coding_framework.data.modules.sizes import at_other_sizes
 from coding_framework.data.modules.tasks import module_task
-from coding_framework.data.modules.writing import write_module
 from coding_framework.errors import UsageError
 from coding_framework.paths import write_atomic
 from coding_framework.types import BackendChoice
@@ -87,15 +86,11 @@ def problems_of(paths: Sequence[Path]) -> list[Problem]:
 
 def draft_trace(draft: ModuleDraft) -> Trace:
     """The trace of a draft at its tiniest sizes."""
-    module = write_module(draft)
-    names = Problem(draft.name, module.source).namespace()
-    sizes = draft.sizes[2]
+    task = module_task(draft)
+    case, names = task.cases[2], Problem(draft.name, task.reference).namespace()
     with torch.device("meta"):
-        inputs = [
-            torch.empty(shape_of(i.dims, sizes), dtype=getattr(torch, i.dtype))
-            for i in draft.inputs
-        ]
-    return traced(names["Model"], module.init_args(sizes), inputs)
+        inputs = [torch.empty(i.shape, dtype=getattr(torch, i.dtype)) for i in case.inputs]
+    return traced(names["Model"], case.init_args, inputs)
 
 
 def leaking(drafts: Sequence[ModuleDraft], traces: Sequence[Trace]) -> list[str]:
@@ -183,14 +178,12 @@ def hardly_varies(draft: ModuleDraft) -> bool:
     """Whether a few draws give values within 1% of the largest, at the draft's first sizes."""
     if any(given.dtype != "float32" for given in draft.inputs):
         return False
-    module, sizes = write_module(draft), draft.sizes[0]
+    task = module_task(draft)
+    case, names = task.cases[0], Problem(draft.name, task.reference).namespace()
     torch.manual_seed(int.from_bytes(hashlib.sha256(draft.key.encode()).digest()[:4]))
     with torch.no_grad():
-        model = Problem(draft.name, module.source).namespace()["Model"](*module.init_args(sizes))
-        draws = [
-            model(*(torch.randn(shape_of(given.dims, sizes)) for given in draft.inputs))
-            for _ in range(DRAWS)
-        ]
+        model = names["Model"](*case.init_args)
+        draws = [model(*(torch.randn(i.shape) for i in case.inputs)) for _ in range(DRAWS)]
     low, high = torch.aminmax(torch.stack(draws))
     return bool(high - low <= 1e-2 * max(abs(low), abs(high)) + 1e-5)
 
@@ -215,7 +208,9 @@ def syntax_hits(
             theirs[syntax_key(problem)] = problem.name
         except Exception as e:  # a problem that needs a package which is not here
             print(f"{problem.name} has no syntax key: {type(e).__name__}: {e}", file=sys.stderr)
-    keys = ((d.name, syntax_key(Problem(d.name, write_module(d, spelling).source))) for d in drafts)
+    keys = (
+        (d.name, syntax_key(Problem(d.name, module_task(d, spelling).reference))) for d in drafts
+    )
     return [(name, theirs[key]) for name, key in keys if key in theirs]
 
 
@@ -232,9 +227,7 @@ def overlaps(
         for gram in found:
             holders[gram].append(problem)
     for draft in drafts:
-        module = write_module(draft, spelling, renamed=renamed)
-        module = with_other_attributes(module, spelling) if renamed else module
-        mine = grams(module.source)
+        mine = grams(module_task(draft, spelling, renamed=renamed).reference)
         shared = Counter(problem for gram in mine for problem in holders.get(gram, ()))
         near = shared.most_common(5)
         share, name = max(((overlap(mine, own[p]), p.name) for p, _ in near), default=(0.0, ""))
@@ -250,8 +243,7 @@ def value_hits(
     by_form: dict[tuple[Any, ...], list[ModuleDraft]] = defaultdict(list)
     for draft in drafts:
         ranks = tuple((len(i.dims), i.dtype) for i in draft.inputs)
-        parameters = sorted(len(p.dims) for p in write_module(draft).parameters)
-        by_form[ranks, tuple(parameters)].append(draft)
+        by_form[ranks, tuple(sorted(map(len, _state(draft))))].append(draft)
     hits, compared = [], 0
     for problem in problems:
         try:
@@ -307,26 +299,39 @@ def _values(
     inputs: Sequence[torch.Tensor],
 ) -> torch.Tensor | None:
     """What the module gives at a problem's sizes; None where it does not take them."""
-    module = write_module(draft)
     sizes: dict[str, int] = {}
-    tensors = [(i.dims, g.shape) for i, g in zip(draft.inputs, given, strict=True)]
+    tensors = [(i.dims, tuple(g.shape)) for i, g in zip(draft.inputs, given, strict=True)]
+    known = {dim for dims, _ in tensors for dim in dims}
+    names = {size: name for name, size in draft.gpu_sizes[1].items() if name not in known}
     tensors += [
-        (p.dims, s) for p, s in zip(module.parameters, shapes, strict=True) if len(p.dims) == len(s)
+        (tuple(names.get(extent, "") for extent in own), shape)
+        for own, shape in zip(_state(draft), shapes, strict=True)
+        if len(own) == len(shape)
     ]
     for dims, shape in tensors:
         for dim, value in zip(dims, shape, strict=True):
             if dim.isidentifier() and sizes.setdefault(dim, value) != value:
                 return None
     try:
-        mine = sorted(shape_of(p.dims, sizes) for p in module.parameters)
-        if mine != sorted(shapes) or any(
-            extent(d, sizes) != v for ds, s in tensors for d, v in zip(ds, s, strict=True)
-        ):
+        task = module_task(replace(draft, sizes=(sizes, sizes, sizes)))
+        case = task.cases[0]
+        if any(i.shape != g.shape for i, g in zip(case.inputs, given, strict=True)):
             return None
-        model = Problem(draft.name, module.source).namespace()["Model"](*module.init_args(sizes))
+        model = Problem(draft.name, task.reference).namespace()["Model"](*case.init_args)
+        if sorted(tuple(t.shape) for t in model.state_dict().values()) != sorted(shapes):
+            return None
         return _result(model, inputs)
     except Exception:  # at these sizes it is no module
         return None
+
+
+def _state(draft: ModuleDraft) -> list[tuple[int, ...]]:
+    """The shapes of its parameters at ragged sizes, which are all different."""
+    task = module_task(draft)
+    with torch.device("meta"):
+        names = Problem(draft.name, task.reference).namespace()
+        model = names["Model"](*task.gpu_cases[1].init_args)
+    return [tuple(t.shape) for t in model.state_dict().values()]
 
 
 # --- counts and times ----------------------------------------------------------------------------
@@ -341,7 +346,7 @@ def times(drafts: Sequence[ModuleDraft]) -> dict[str, float]:
     each = []
     for draft in drafts[::23]:
         start = time.process_time()
-        module_task(write_module(draft))
+        module_task(draft)
         each.append(1e3 * (time.process_time() - start))
     each.sort()
     return {

@@ -21,7 +21,6 @@ from typing import NamedTuple
 from coding_framework.data.kernels import kernels_of
 from coding_framework.data.modules.catalog import all_drafts
 from coding_framework.data.modules.tasks import module_task
-from coding_framework.data.modules.writing import write_module
 from coding_framework.data.synthesis.canonical import canonical_key
 from coding_framework.data.synthesis.catalog import (
     all_functions,
@@ -73,7 +72,7 @@ def tasks() -> Iterator[tuple[str, Facts, Making]]:
         yield function.name, facts, making(partial(build_task, function), facts.family)
     for draft in all_drafts():
         facts = Facts(draft.family, draft.part, _digest(draft.key))
-        make = partial(lambda draft: module_task(write_module(draft)), draft)
+        make = partial(lambda draft: module_task(draft), draft)
         yield draft.name, facts, making(make, facts.family)
 
 

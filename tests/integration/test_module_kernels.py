@@ -10,14 +10,12 @@ import pytest
 
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.kernels import kernels_of
-from coding_framework.data.modules.attributes import with_arguments, with_other_attributes
 from coding_framework.data.modules.catalog import all_drafts, find_draft
+from coding_framework.data.modules.other_names import with_arguments
 from coding_framework.data.modules.pool import MOST_WIDER, shown_drafts, wider_drafts
-from coding_framework.data.modules.records import ModuleTask
 from coding_framework.data.modules.sizes import AXES
 from coding_framework.data.modules.tasks import module_task
-from coding_framework.data.modules.writing import write_module
-from coding_framework.types import Status
+from coding_framework.types import Status, Task
 from support.judged_modules import judged_jobs, judged_kernels
 
 pytestmark = pytest.mark.integration
@@ -65,7 +63,7 @@ async def test_fast_kernels_of_modules_are_right_at_other_sizes(
     assert draft is not None
     source = judged_kernels(name)["level 2"]
     main, odd, tiny = (dict(zip(AXES[draft.rank], s, strict=True)) for s in SIZES[draft.rank])
-    task = module_task(write_module(replace(draft, sizes=(main, odd, tiny))))
+    task = module_task(replace(draft, sizes=(main, odd, tiny)))
     verdict = await emulator_pool.judge(task, source)
     assert verdict.status is Status.CORRECT, verdict.reason
 
@@ -77,7 +75,7 @@ async def test_a_softmax_that_reads_its_rows_once_takes_rows_that_are_masked(
     draft = find_draft("m1_scale_log_softmax_2f4340")
     assert draft is not None
     sizes = [dict(zip(AXES[2], s, strict=True)) for s in ((3, 2501), (70, 300), (5, 31))]
-    task = module_task(write_module(replace(draft, sizes=tuple(sizes))))
+    task = module_task(replace(draft, sizes=tuple(sizes)))
     source = judged_kernels(draft.name)["level 2"]
     masked = ("x = x * self.scale_factor", "x = torch.where(x > 0.0, x, -torch.inf)")
     task = task.model_copy(update={"reference": task.reference.replace(*masked)})
@@ -100,7 +98,7 @@ async def test_a_norm_in_parts_takes_an_outlier_in_front_and_a_part_of_one_eleme
     assert draft is not None
     shapes = ((2, 3, 1, 2731), (2, 3, 70, 131), (2, 2, 1, 3))  # parts of 8,192 elements
     sizes = [dict(zip(AXES[4], s, strict=True)) for s in shapes]
-    task = module_task(write_module(replace(draft, sizes=tuple(sizes))))
+    task = module_task(replace(draft, sizes=tuple(sizes)))
     source = judged_kernels(draft.name)["level 2"]
     spoilt = ("return self.norm(x)", "x = x.clone(); x[:, 0, 0, 0] = 1000.0; return self.norm(x)")
     task = task.model_copy(update={"reference": task.reference.replace(*spoilt)})
@@ -123,15 +121,15 @@ async def test_the_loss_of_a_logit_may_keep_what_pytorch_loses(emulator_pool: Ju
     """PyTorch's form cancels the logit and gives 0 far from it; the usual one gives 1e-30."""
     draft = find_draft("m1_bce_with_logits_3861d8")
     assert draft is not None
-    module = write_module(draft)
+    task = module_task(draft)
     source = judged_kernels(draft.name)["naive"]
-    right = await emulator_pool.judge(module_task(module), source)
+    right = await emulator_pool.judge(task, source)
     assert right.status is Status.CORRECT, right.reason
     term = " + log1pf(expf(-fabsf(e)))"
     for less in ("", " + (fabsf(e) < 8.0f ? log1pf(expf(-fabsf(e))) : 0.0f)"):
         dropped = source.replace(term, less)
         assert dropped != source
-        wrong = await emulator_pool.judge(module_task(module), dropped)
+        wrong = await emulator_pool.judge(task, dropped)
         assert wrong.status is Status.WRONG_OUTPUT, less
 
 
@@ -141,18 +139,17 @@ async def test_the_loss_of_a_logit_may_keep_what_pytorch_loses(emulator_pool: Ju
 async def test_kernels_of_modules_whose_constructors_have_defaults_are_right(
     emulator_pool: JudgePool, family: str
 ) -> None:
-    module = next(
+    task = next(
         found
         for draft in shown_drafts()
-        if draft.family == family and "=" in constructor_of(found := write_module(draft, 1))
+        if draft.family == family and "=" in constructor_of(found := module_task(draft, 1))
     )
-    task = module_task(module)
     verdict = await emulator_pool.judge(task, kernels_of(task)[-1].code)
     assert verdict.status is Status.CORRECT, verdict.reason
 
 
-def constructor_of(module: ModuleTask) -> str:
-    return next((line for line in module.source.splitlines() if "__init__(self" in line), "")
+def constructor_of(task: Task) -> str:
+    return next((line for line in task.reference.splitlines() if "__init__(self" in line), "")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +165,7 @@ async def test_what_comes_after_it_is_computed(
         for d in wider_drafts(MOST_WIDER)
         if d.family == family and d.rank == rank and d.operations[-1].name in ("scale", "divide")
     )
-    task = module_task(write_module(draft))
+    task = module_task(draft)
     for kernel in kernels_of(task):
         verdict = await emulator_pool.judge(task, kernel.code)
         assert verdict.status is Status.CORRECT, (kernel.level, verdict.reason)
@@ -178,7 +175,7 @@ async def test_what_comes_after_it_is_computed(
 async def test_a_block_of_two_layers_is_computed(emulator_pool: JudgePool, family: str) -> None:
     """One that reads its input again."""
     blocks = (d for d in wider_drafts(20) if d.family == family and d.has_shortcut)
-    task = module_task(write_module(next(blocks)))
+    task = module_task(next(blocks))
     for kernel in kernels_of(task):
         verdict = await emulator_pool.judge(task, kernel.code)
         assert verdict.status is Status.CORRECT, (kernel.level, verdict.reason)
@@ -189,13 +186,12 @@ async def test_a_kernel_is_right_whose_parameter_is_called_as_its_local(
 ) -> None:
     """Of a norm: `scale` is what each element is multiplied by, and the kernel's own number."""
     for draft in (d for d in all_drafts() if d.family == "rms_normalisation"):
-        module = with_other_attributes(write_module(draft, renamed=True), 0)
-        codes = [
-            with_arguments(job.code, write_module(draft), module) for job in judged_jobs(draft)
-        ]
-        if codes and "self.scale = nn.Parameter" in module.source:
+        module = module_task(draft, renamed=True)
+        own = module_task(draft)
+        codes = [with_arguments(job.code, own, module) for job in judged_jobs(draft)]
+        if codes and "self.scale = nn.Parameter" in module.reference:
             break
     assert "float inverse" in codes[0]
     for code in codes:
-        verdict = await emulator_pool.judge(module_task(module), code)
+        verdict = await emulator_pool.judge(module, code)
         assert verdict.status is Status.CORRECT, verdict.reason

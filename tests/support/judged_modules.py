@@ -8,7 +8,6 @@ from functools import cache
 from coding_framework.data.modules.catalog import find_draft
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.tasks import module_task
-from coding_framework.data.modules.writing import write_module
 from coding_framework.data.synthesis.receipts import (
     MODULES_PATH,
     Job,
@@ -26,7 +25,7 @@ def _by_task() -> Mapping[str, Sequence[KernelReceipt]]:
 
 def judged_jobs(draft: ModuleDraft) -> list[Job]:
     """The judged kernels of a draft as jobs, the naive one first; none where there are none."""
-    task = module_task(write_module(draft))
+    task = module_task(draft)
     found = _by_task().get(task_digest(task), ())
     return [Job(task, r.level, r.code, r.why) for r in found]
 

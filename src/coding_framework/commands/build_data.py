@@ -42,7 +42,6 @@ from coding_framework.data.modules.pool import wider_drafts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.speeds import level_speeds
 from coding_framework.data.modules.tasks import module_task
-from coding_framework.data.modules.writing import write_module
 from coding_framework.data.pairs import kernel_jobs, pair_jobs, sft_pairs
 from coding_framework.data.provenance import dataset_card
 from coding_framework.data.registry import select_functions, select_modules
@@ -80,7 +79,7 @@ def selected_modules(selection: TaskSelection) -> list[ModuleDraft]:
 
 
 def _task(draft: ModuleDraft) -> Task:
-    return module_task(write_module(draft))
+    return module_task(draft)
 
 
 def datasets_dir() -> Path:

@@ -59,12 +59,11 @@ def _all_rows(of: Catalogue) -> tuple[Row, ...]:
 def _made(of: Catalogue) -> list[Row]:
     from coding_framework.data.modules.catalog import all_drafts
     from coding_framework.data.modules.tasks import module_task
-    from coding_framework.data.modules.writing import write_module
     from coding_framework.data.synthesis import catalog
 
     tasks = (
         map(catalog.build_task, catalog.all_functions())
         if of == "synthesis"
-        else map(module_task, map(write_module, all_drafts()))
+        else map(module_task, all_drafts())
     )
     return [task.model_dump(mode="json", include=LISTED) for task in tasks]

@@ -33,14 +33,13 @@ from coding_framework.data.examples import (
 )
 from coding_framework.data.faults import ARGUMENT_FAULTS, BrokenKernel, broken_kernels
 from coding_framework.data.kernels import kernels_of, write_all
-from coding_framework.data.modules.attributes import with_arguments, with_other_attributes
 from coding_framework.data.modules.catalog import may_be_spelt_anew
-from coding_framework.data.modules.other_sizes import at_other_sizes
+from coding_framework.data.modules.other_names import with_arguments
 from coding_framework.data.modules.pool import shown_drafts
-from coding_framework.data.modules.records import ModuleDraft, ModuleTask
+from coding_framework.data.modules.records import ModuleDraft
+from coding_framework.data.modules.sizes import at_other_sizes
 from coding_framework.data.modules.speeds import Speeds, measured_speed
 from coding_framework.data.modules.tasks import module_task
-from coding_framework.data.modules.writing import write_module
 from coding_framework.data.pairs import kernel_jobs
 from coding_framework.data.synthesis.receipts import (
     BROKEN,
@@ -215,7 +214,7 @@ def mixture_jobs(drafts: Iterable[ModuleDraft], receipts: Receipts) -> Iterator[
     judged, chosen = by_task(receipts), list(drafts)
     yield from kernel_jobs(without_receipts(chosen, judged))
     for draft in chosen:
-        task = module_task(write_module(draft))
+        task = module_task(draft)
         known = judged.get(task_digest(task))
         kernels = [receipt.kernel for receipt in known] if known else _written(task)
         broken = _broken(kernels, task.name)
@@ -234,7 +233,7 @@ def _broken(kernels: Iterable[KernelExample], name: str) -> BrokenKernel | None:
 def without_receipts(drafts: Iterable[ModuleDraft], judged: Judgements) -> list[Task]:
     """The tasks of which no kernel was judged: the compiler writes theirs. Where there are some,
     these are the faster ones."""
-    tasks = (module_task(write_module(draft)) for draft in drafts)
+    tasks = (module_task(draft) for draft in drafts)
     return [task for task in tasks if task_digest(task) not in judged]
 
 
@@ -254,7 +253,7 @@ Judged = tuple[KernelExample, KernelReceipt | None]
 class _Shown:
     """A task with what may be shown of it."""
 
-    module: ModuleTask
+    draft: ModuleDraft
     task: Task
     kernels: list[Judged]
     """Correct, from the slowest to the fastest."""
@@ -292,8 +291,7 @@ class _Taught:
                 yield shown
 
     def _make(self, draft: ModuleDraft) -> _Shown | None:
-        module = write_module(draft)
-        task = module_task(module)
+        task = module_task(draft)
         receipts = self._judged.get(task_digest(task), ())
         kernels: list[Judged] = [(r.kernel, r) for r in receipts if r.broken is None]
         if not receipts and self._unjudged:
@@ -313,7 +311,7 @@ class _Taught:
         others = (i for i in worth or range(len(correct)) if i != best)
         close = [i for i in others if not speeds or speeds[i] >= CLOSE * speeds[-1]]
         broken = _broken([kernel for kernel, _ in kernels], task.name)
-        return _Shown(module, with_naive(task, receipts), correct, best, close, broken)
+        return _Shown(draft, with_naive(task, receipts), correct, best, close, broken)
 
     def _ordered(self, family: str, kernels: list[Judged]) -> tuple[list[Judged], list[float]]:
         """(a task's kernels from the slowest to the fastest, their relative speeds): each as it was
@@ -345,18 +343,16 @@ class _Taught:
         """The task and one of its kernels; a part of them at other sizes and with other names. The
         kernel is the same then, but for its arguments' names: at other sizes without a receipt."""
         kernel, receipt = shown.kernels[at]
-        own = shown.module.draft
+        own = shown.draft
         drawn = random.Random(f"{own.name}/{at}/{spelling}").random() < self._other_sizes
         draft = at_other_sizes(own, spelling) if drawn else own
         moved = draft is not own
         if not spelling and not moved:
             return _generate(shown.task, kernel, receipt)
-        module = write_module(draft, spelling, renamed=moved)
-        if moved:
-            module = with_other_attributes(module, spelling)
-        code = with_arguments(kernel.code, shown.module, module)
+        task = module_task(draft, spelling, renamed=moved)
+        code = with_arguments(kernel.code, shown.task, task)
         kernel = kernel.model_copy(update={"code": code})
-        example = _generate(module_task(module), kernel, None if moved else receipt)
+        example = _generate(task, kernel, None if moved else receipt)
         said = "/spelt-anew" * (spelling > 0) + "/other-sizes" * moved
         return example.model_copy(update={"id": example.id + said})
 
@@ -366,8 +362,8 @@ class _Taught:
     def spelt_anew(self, drafts: Sequence[ModuleDraft]) -> Iterator[TrainingExample]:
         """The best kernel of tasks of one layer, for another spelling of the module."""
         for shown in self._all(drafts):
-            draft = shown.module.draft
-            if may_be_spelt_anew(draft) and write_module(draft, 1).source != shown.task.reference:
+            draft, own = shown.draft, shown.task.reference
+            if may_be_spelt_anew(draft) and module_task(draft, 1).reference != own:
                 yield self._answer(shown, shown.best, spelling=1)
 
     def others(self, drafts: Sequence[ModuleDraft]) -> Iterator[TrainingExample]:

@@ -23,12 +23,11 @@ from pydantic import Field
 
 from coding_framework.data.examples import held_out_tasks, training_tasks
 from coding_framework.data.held_out_shapes import with_held_out_shapes
-from coding_framework.data.modules.catalog import module_tasks
-from coding_framework.data.modules.other_sizes import at_other_sizes
+from coding_framework.data.modules.catalog import module_drafts
 from coding_framework.data.modules.pool import validation_modules
-from coding_framework.data.modules.records import ModuleTask
+from coding_framework.data.modules.records import ModuleDraft
+from coding_framework.data.modules.sizes import at_other_sizes
 from coding_framework.data.modules.tasks import module_task
-from coding_framework.data.modules.writing import write_module
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.problem_loading import ProblemSource, load_problems
 from coding_framework.registry.digests import task_digest
@@ -103,8 +102,8 @@ def load_suite(
     return EvalSuite(name=spec, tasks=tuple(entries[:limit]), not_applicable=without)
 
 
-def _of_modules(modules: Iterable[ModuleTask]) -> list[SuiteTask]:
-    return [SuiteTask(task=module_task(module), level=module.draft.level) for module in modules]
+def _of_modules(drafts: Iterable[ModuleDraft]) -> list[SuiteTask]:
+    return [SuiteTask(task=module_task(draft), level=draft.level) for draft in drafts]
 
 
 _NAMED: Mapping[str, Callable[[int, int, TaskScope], list[SuiteTask]]] = {
@@ -119,9 +118,9 @@ _NAMED: Mapping[str, Callable[[int, int, TaskScope], list[SuiteTask]]] = {
         SuiteTask(task=with_held_out_shapes(task))
         for task in training_tasks(count, seed, scope=scope)
     ],
-    "modules": lambda count, seed, scope: _of_modules(module_tasks("held_out", count=count)),
+    "modules": lambda count, seed, scope: _of_modules(module_drafts("held_out", count=count)),
     "modules-other-sizes": lambda count, seed, scope: _of_modules(
-        write_module(at_other_sizes(usual.draft)) for usual in module_tasks("held_out", count=count)
+        map(at_other_sizes, module_drafts("held_out", count=count))
     ),
     "validation": lambda count, seed, scope: [
         SuiteTask(task=task) for task in validation_modules(count)

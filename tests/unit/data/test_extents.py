@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from coding_framework.data.modules.records import ModuleDraft, ModuleInput, Value, op
-from coding_framework.data.modules.sums import result
+from coding_framework.data.modules.records import Value, op
+from coding_framework.data.modules.sums import STEPS, Module
 
 pytestmark = pytest.mark.unit
 
@@ -20,10 +20,8 @@ SHAPES = list(product((1, 2, 3, 5), (1, 2, 3), (0, 1, 2), (1, 2, 3)))
 
 def computed(name: str, length: int, **arguments: Value) -> int:
     """The last extent of an operation's result."""
-    sizes = {"n": 1, "l": length}
-    inputs = (ModuleInput("x", ("n", "n", "l")),)
-    draft = ModuleDraft("test", 1, (op(name, **arguments),), inputs, (sizes,) * 3, (sizes,) * 3)
-    return result(draft, sizes)[0][-1]
+    shape, _ = STEPS[name](op(name, **arguments), (1, 1, length), Module([], {"n": 1}))
+    return shape[-1]
 
 
 def told(module: nn.Module, length: int) -> int | None:

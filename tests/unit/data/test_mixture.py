@@ -32,11 +32,10 @@ from coding_framework.data.modules.catalog import (
     excluded_spellings,
     find_draft,
     may_be_spelt_anew,
-    part_of_block,
+    part_of_pairs,
     spare_drafts,
 )
 from coding_framework.data.modules.epilogues import FUSED_FAMILIES, ONES
-from coding_framework.data.modules.other_sizes import at_other_sizes
 from coding_framework.data.modules.pool import (
     is_shown,
     shown_drafts,
@@ -45,6 +44,7 @@ from coding_framework.data.modules.pool import (
     wider_drafts,
 )
 from coding_framework.data.modules.records import ModuleDraft
+from coding_framework.data.modules.sizes import at_other_sizes
 from coding_framework.data.modules.speeds import (
     ENOUGH,
     LevelSpeed,
@@ -54,7 +54,6 @@ from coding_framework.data.modules.speeds import (
 )
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.wider import MANY_TAPS, MOST_TAPS
-from coding_framework.data.modules.writing import write_module
 from coding_framework.data.synthesis.receipts import (
     MODULES_PATH,
     Job,
@@ -170,7 +169,7 @@ def test_of_a_task_without_receipts_the_compilers_kernels_are_shown_where_that_i
         )
         found = mixture.parts["best kernel"]
         assert [e.code for e in found] == [
-            kernel.code for kernel in kernels_of(module_task(write_module(draft)))[-1:] if unjudged
+            kernel.code for kernel in kernels_of(module_task(draft))[-1:] if unjudged
         ]
         assert not any(e.receipt for e in found)
 
@@ -374,14 +373,14 @@ def test_wider_modules_have_losses_norms_and_windows_that_the_catalogue_lacks() 
     assert any(d.operations[-1].name.endswith("_loss") for d in of["regression_loss"])
     assert any(d.rank == 5 for d in of["layer_normalisation"])
     depthwise = [d.operations[0] for d in of["depthwise_convolution"]]
-    assert sum(len(set(o.integers("kernel_size"))) > 1 for o in depthwise) > 10
-    assert sum(len(set(o.integers("stride"))) > 1 for o in depthwise) > 5
+    assert sum(len(set(o["kernel_size"])) > 1 for o in depthwise) > 10
+    assert sum(len(set(o["stride"])) > 1 for o in depthwise) > 5
     known = {d.key: d for d in all_drafts() if d.level == 1}
     for draft in of["regression_loss"]:  # the loss itself is no held-out one, nor one left for RL
         (loss,) = (o for o in draft.operations if o.name.endswith("_loss"))
         bare = known.get(replace(draft, operations=(loss,)).key)
         assert bare is None or (bare.part == "train" and is_shown(bare))
-    square = [d for d in of["matrix_product"] if d.operations[0].flag("square")]
+    square = [d for d in of["matrix_product"] if d.operations[0].get("square")]
     assert len(square) > 50
     assert all({*d.sizes[0]} == {*d.gpu_sizes[1]} == {"N"} for d in square)
 
@@ -399,20 +398,20 @@ def test_blocks_have_no_pair_of_operations_that_is_held_out() -> None:
     ended = [d for d in blocks if layers[d.key] == 1]
     assert {d.family for d in ended} == set(FUSED_FAMILIES) - {"bmm_fused"}
     assert all(any("axes" in dict(o.arguments) for o in d.operations) for d in ended)
-    assert sum(not d.operations[-1].flag("keepdim") for d in ended
+    assert sum(not d.operations[-1]["keepdim"] for d in ended
                if "keepdim" in dict(d.operations[-1].arguments)) > 100  # fmt: skip
     assert sum(o.name in ONES for d in ended for o in d.operations) > 100
     catalogue = {d.key for d in all_drafts()}
     for draft in blocks:
         assert layers[draft.key] or not draft.family.endswith("_fused")
         assert draft.key not in catalogue
-        assert part_of_block(draft) == "train"
+        assert part_of_pairs(draft.operations) == "train"
         assert at_other_sizes(draft).key == draft.key
-        source = write_module(draft).source
+        source = module_task(draft).reference
         again = any(f"{name} = x\n" in source for name in ("identity", "shortcut", "skip"))
         assert again == draft.has_shortcut
     for draft in blocks[::8]:
-        task = module_task(write_module(draft, 1, renamed=True))
+        task = module_task(draft, 1, renamed=True)
         scope: dict[str, type[torch.nn.Module]] = {}
         exec(task.reference, scope)
         case = task.cases[0]
@@ -424,12 +423,12 @@ def test_blocks_have_no_pair_of_operations_that_is_held_out() -> None:
 
 def test_convolutions_of_many_taps_are_shown_beside_those_of_few() -> None:
     convolutions = [d for d in wider_drafts(200) if "convolution_2d" in d.family]
-    many = [d for d in convolutions if prod(d.operations[0].integers("kernel_size")) >= MANY_TAPS]
-    most = [d for d in many if prod(d.operations[0].integers("kernel_size")) > MOST_TAPS]
+    many = [d for d in convolutions if prod(d.operations[0]["kernel_size"]) >= MANY_TAPS]
+    most = [d for d in many if prod(d.operations[0]["kernel_size"]) > MOST_TAPS]
     many = [d for d in many if d not in most]
     assert (len(many), len(convolutions) - len(many) - len(most) > 300) == (400, True)
     assert len(most) > 100
-    sides = [d.operations[0].integers("kernel_size") for d in many]
+    sides = [d.operations[0]["kernel_size"] for d in many]
     assert sum(a != b for a, b in sides) > 200
 
 
@@ -437,7 +436,7 @@ def test_each_family_of_wider_modules_has_kernels() -> None:
     first = {d.family: d for d in reversed(wider_drafts(3))}
     assert len(first) > 25
     for draft in list(first.values())[::10]:
-        assert kernels_of(module_task(write_module(draft))), draft.key
+        assert kernels_of(module_task(draft)), draft.key
 
 
 def _receipt(job: Job, ms: float) -> KernelReceipt:

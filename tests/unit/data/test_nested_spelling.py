@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coding_framework.data.modules.catalog import find_draft
-from coding_framework.data.modules.writing import _with_inner, write_module
+from coding_framework.data.modules.spelling import with_inner
+from coding_framework.data.modules.tasks import module_task
 
 
 @pytest.mark.parametrize(
@@ -19,10 +20,10 @@ from coding_framework.data.modules.writing import _with_inner, write_module
     ],
 )
 def test_an_expression_in_another_keeps_its_meaning(outer: str, inner: str, whole: str) -> None:
-    assert _with_inner(outer, "x", inner) == whole
+    assert with_inner(outer, "x", inner) == whole
 
 
 def test_the_activation_is_of_the_sum() -> None:
     draft = find_draft("m1_linear_tanh_f0f12c")
     assert draft is not None
-    assert "return (x @ self.weight.t() + self.bias).tanh()" in write_module(draft).source
+    assert "return (x @ self.weight.t() + self.bias).tanh()" in module_task(draft).reference

@@ -10,16 +10,14 @@ import pytest
 import torch
 
 from coding_framework.data.mixture import sft_mixture
-from coding_framework.data.modules.attributes import with_arguments, with_other_attributes
 from coding_framework.data.modules.catalog import all_drafts
-from coding_framework.data.modules.other_sizes import MOST_ELEMENTS, at_other_sizes
-from coding_framework.data.modules.pointwise import POINTWISE
+from coding_framework.data.modules.families import tensor_draft
+from coding_framework.data.modules.operations import ELEMENTWISE
+from coding_framework.data.modules.other_names import OTHER_NAMES, parameters_of, with_arguments
 from coding_framework.data.modules.pool import shown_drafts
 from coding_framework.data.modules.records import ModuleDraft, Operation
-from coding_framework.data.modules.spelling import OTHER_NAMES
-from coding_framework.data.modules.tasks import module_task
-from coding_framework.data.modules.tensor_families import tensor_draft
-from coding_framework.data.modules.writing import write_module
+from coding_framework.data.modules.sizes import MOST_ELEMENTS, at_other_sizes
+from coding_framework.data.modules.tasks import module_task, written
 from coding_framework.data.synthesis.receipts import MODULES_PATH, packaged_receipts
 from coding_framework.evaluation.suites import load_suite
 from coding_framework.registry.digests import task_digest
@@ -48,7 +46,7 @@ def test_a_module_of_each_family_runs_at_other_sizes() -> None:
         assert other.gpu_sizes[1:] == draft.gpu_sizes[1:]
         assert other.gpu_sizes[0].keys() == draft.gpu_sizes[0].keys()
         moved += other.gpu_sizes != draft.gpu_sizes
-        task = module_task(write_module(other, renamed=True))
+        task = module_task(other, renamed=True)
         scope: dict[str, type[torch.nn.Module]] = {}
         exec(task.reference, scope)
         with torch.device("meta"), torch.no_grad():
@@ -68,7 +66,7 @@ def test_what_a_layer_makes_is_no_larger_than_inputs_may_be(family: str) -> None
     for draft in [d for d in all_drafts() if d.family == family and d.rank == 4][:3]:
         for number in range(40):
             other = at_other_sizes(draft, number)
-            task = module_task(write_module(other))
+            task = module_task(other)
             scope: dict[str, type[torch.nn.Module]] = {}
             exec(task.reference, scope)
             with torch.device("meta"), torch.no_grad():
@@ -84,11 +82,10 @@ def test_names_of_constants_are_others_and_mean_the_same() -> None:
     assert len(words) == len(set(words))
     renamed = 0
     for draft in some_of_each_family(6):
-        plain, other = (write_module(draft, renamed=r) for r in (False, True))
-        renamed += plain.source != other.source
-        assert list(dict(plain.constructor).values()) == list(dict(other.constructor).values())
-        assert plain.parameters == other.parameters
-        assert not set(dict(other.constructor)) & {g.name for g in draft.inputs}
+        plain, other = (written(draft, renamed=r) for r in (False, True))
+        renamed += plain.constructor.keys() != other.constructor.keys()
+        assert [*plain.constructor.values()] == [*other.constructor.values()]
+        assert not other.constructor.keys() & {g.name for g in draft.inputs}
     assert renamed > 40
 
 
@@ -99,9 +96,8 @@ def test_attributes_have_other_names_in_the_module_and_its_kernels_and_mean_the_
     moved = 0
     norms = (d for d in all_drafts() if d.family == "rms_normalisation")
     for draft in (*islice(norms, 16), *some_of_each_family(2)):
-        own = write_module(draft)
-        plain = write_module(draft, renamed=True)
-        module = with_other_attributes(plain, 0)
+        own, module = (module_task(draft, renamed=r) for r in (False, True))
+        plain = {*attribute.findall(written(draft, renamed=True).source(""))}
         for job in judged_jobs(draft):
             code = with_arguments(job.code, own, module)
             before, after = word.findall(job.code), word.findall(code)
@@ -113,48 +109,40 @@ def test_attributes_have_other_names_in_the_module_and_its_kernels_and_mean_the_
             given = re.search(r"torch::Tensor forward\(([^)]*)\)", code)
             assert given is not None
             handed = [argument.split()[-1] for argument in given[1].split(",")]
-            assert handed == [
-                *(g.name for g in draft.inputs),
-                *(p.c_name for p in module.parameters),
-            ]
-        seen |= {*attribute.findall(module.source)} - {*attribute.findall(plain.source)}
-        scope: dict[str, type[torch.nn.Module]] = {}
-        exec(module.source, scope)
-        with torch.device("meta"):
-            names = {*scope["Model"](*module_task(module).init_args).state_dict()}
-        assert names == {parameter.name for parameter in module.parameters}
+            assert handed == [*(g.name for g in draft.inputs), *parameters_of(module)]
+        seen |= {*attribute.findall(module.reference)} - plain
     assert {"scale", "gamma", "additive", "body", "classifier"} <= seen
     assert moved > 2, "a local of the kernel, beside a parameter of that name"
 
 
 def test_an_argument_keeps_its_name_where_no_word_is_free_for_the_local() -> None:
     for draft in (d for d in all_drafts() if d.family == "rms_normalisation" and judged_jobs(d)):
-        own, module = (write_module(draft, renamed=r) for r in (False, True))
-        module, naive = with_other_attributes(module, 0), judged_jobs(draft)[0].code
+        own, module = (module_task(draft, renamed=r) for r in (False, True))
+        naive = judged_jobs(draft)[0].code
         code = with_arguments(naive, own, module)
         if "float inverse" in code:
             break
-    assert "self.scale" in module.source
+    assert "self.scale" in module.reference
     taken = f"{naive}// inverse ratio"
     assert with_arguments(taken, own, module) == taken
 
 
 def test_what_pytorch_takes_anyway_is_left_out_of_some_renamed_modules() -> None:
-    said = [row for row in POINTWISE.values() if row.defaults]
+    said = {name: row for name, row in ELEMENTWISE.items() if row.usual}
     assert len(said) == 7
-    for row in said:
-        operation = Operation(row.name, row.defaults)
+    for name, row in said.items():
+        operation = Operation(name, row.choices[0])
         drafts = [tensor_draft("activation", rank, operation) for rank in (1, 2, 3, 4)]
         sources = [
-            write_module(draft, spelling, renamed=True).source
+            module_task(draft, spelling, renamed=True).reference
             for draft, spelling in product(drafts, range(20))
         ]
-        short = (f"F.{row.name}(x)", f"functional.{row.name}(x)", f"{row.module.split('(')[0]}()")
+        short = (f"F.{name}(x)", f"functional.{name}(x)", f"{row.layer.split('(')[0]}()")
         bare = [any(s in source for s in short) for source in sources]
-        assert 0.2 < sum(bare) / len(bare) < 0.8, row.name
-        assert not any(s in write_module(draft).source for s in short for draft in drafts)
+        assert 0.2 < sum(bare) / len(bare) < 0.8, name
+        assert not any(s in module_task(draft).reference for s in short for draft in drafts)
         scope = {"F": torch.nn.functional, "nn": torch.nn, "x": torch.linspace(-30.0, 30.0, 61)}
-        explicit = eval(row.functions[0].format(x="x", **dict(row.defaults)), scope)
+        explicit = eval(row.functions[0].format(x="x", **dict(row.choices[0])), scope)
         assert torch.equal(eval(short[0], scope), explicit)
         assert torch.equal(eval(f"{short[2]}(x)", scope), explicit)
 
@@ -163,7 +151,7 @@ def test_a_renamed_module_computes_the_same() -> None:
     """Also where two constants of one name have different values: one is a literal then."""
     twice = [d for d in all_drafts() if sum(o.name == "scale" for o in d.operations) > 1][:4]
     for draft in (*twice, *some_of_each_family(1)):
-        tasks = [module_task(write_module(draft, renamed=r)) for r in (False, True)]
+        tasks = [module_task(draft, renamed=r) for r in (False, True)]
         results = []
         for task in tasks:
             scope: dict[str, type[torch.nn.Module]] = {}
@@ -197,7 +185,7 @@ def test_a_share_of_the_mixtures_answers_is_at_other_sizes() -> None:
             other_sizes=share, fits=lambda _: True,
         )  # fmt: skip
         parts[share] = [*mixture.parts["best kernel"], *mixture.parts["another spelling"]]
-    usual = {task_digest(module_task(write_module(d, n))) for d in drafts for n in (0, 1)}
+    usual = {task_digest(module_task(d, n)) for d in drafts for n in (0, 1)}
     shares = {
         share: sum(task_digest(e.task) not in usual for e in found) / len(found)
         for share, found in parts.items()

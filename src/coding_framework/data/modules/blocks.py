@@ -9,27 +9,26 @@ failed at them.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator
 
 from coding_framework.data.modules.epilogues import (
     ACTIVATIONS,
+    LINEAR,
     ONES,
     PARAMETERS,
     SCALARS,
     drawn,
-    linear_sizes,
+    linear_rows,
     redundant,
 )
-from coding_framework.data.modules.layer_families import conv_input, conv_op, pool_op
-from coding_framework.data.modules.records import Layout, ModuleDraft, ModuleInput, Operation, op
+from coding_framework.data.modules.families import conv_input, conv_op, pool_op, tensor
+from coding_framework.data.modules.records import ModuleDraft, ModuleInput, Operation, op
 from coding_framework.data.modules.sizes import (
     SPATIAL,
-    AllSizes,
-    all_sizes,
     conv_sizes,
+    five,
     plain_sizes,
-    tensor,
+    rows_of,
     with_sizes,
 )
 
@@ -41,6 +40,7 @@ _OPEN = ("relu", "leaky_relu", "elu", "gelu", "silu", "mish", "softplus", "hards
 """What a large sum leaves as different as it was."""
 _PLACES = 12
 """Along each spatial axis after the first layer: a pool and a second window leave some."""
+Operations = Iterable[Operation]
 
 
 def blocks() -> Iterator[ModuleDraft]:
@@ -77,6 +77,26 @@ def _linear(rng: random.Random, out: str) -> Operation:
     return op("linear", out=out, bias=rng.random() < 0.8)
 
 
+def _of_features(
+    operations: Operations, names: tuple[str, ...], rows: Iterable[tuple[int, ...]]
+) -> ModuleDraft:
+    """Of layers of features."""
+    given, sizes = (ModuleInput("x", LINEAR[:2]),), rows_of(names, rows)
+    return ModuleDraft("linear_fused", 2, tuple(operations), given, *sizes, layout="features_last")
+
+
+def _of_places(family: str, n: int, operations: list[Operation]) -> ModuleDraft:
+    """Of layers with n spatial axes."""
+    key = " ".join(o.key for o in operations)
+    found = conv_sizes(operations[0], n, f"block {key}", multiple=4, need=_PLACES)
+    outs = [sizes["out_channels"] for sizes in five(found)]
+    found = with_sizes(found, hidden_channels=outs, out_features=[3 * out for out in outs])
+    used = {o.get("out") for o in operations} | {"batch_size", "in_channels", *SPATIAL[n]}
+    names = [name for name in found[0][0] if name in used]
+    sizes = rows_of(names, ([one[name] for name in names] for one in five(found)))
+    return ModuleDraft(family, 2, tuple(operations), (conv_input(n),), *sizes)
+
+
 def _perceptron(rng: random.Random) -> ModuleDraft:
     """[norm] linear [norm] activation linear, and what comes after it."""
 
@@ -98,16 +118,9 @@ def _perceptron(rng: random.Random) -> ModuleDraft:
                 op("scale", scale_factor=rng.choice((0.5, 2.0)))),
     ]  # fmt: skip
     real = rng.choice(((1024, 1024, 4096, 1024), (4096, 512, 2048, 512), (512, 784, 512, 256)))
-    names = ("batch_size", "in_features", "hidden_features", "out_features")
     rows = ((16, 40, 36, 24), (7, 21, 20, 12), (3, 6, 8, 4), real, (333, 515, 518, 260))
-    named = [dict(zip(names[: 4 - again], row, strict=False)) for row in rows]
-    return _of_features(operations, all_sizes(named))
-
-
-def _of_features(operations: Sequence[Operation], sizes: AllSizes) -> ModuleDraft:
-    """Of layers of features."""
-    given = (ModuleInput("x", ("batch_size", "in_features")),)
-    return ModuleDraft("linear_fused", 2, tuple(operations), given, *sizes, layout="features_last")
+    names = (*LINEAR[:2], "hidden_features", "out_features")[: 4 - again]
+    return _of_features(operations, names, (row[: len(names)] for row in rows))
 
 
 def _norm(rng: random.Random) -> Operation:
@@ -127,7 +140,7 @@ def _window(rng: random.Random, n: int, out: str, *, same: bool = False) -> Oper
     """same: as many places come out as go in."""
     side = rng.choice((3, 3, 3, 5) if n < 3 else (3, 3, 3 if same else 2))
     padding = side // 2 if same or rng.random() < 2 / 3 else 0
-    return conv_op(n, (side,) * n, stride=1, padding=padding, bias=rng.random() < 0.7, out=out)
+    return conv_op(n, (side,) * n, padding=padding, bias=rng.random() < 0.7, out=out)
 
 
 def _convolutions(rng: random.Random, n: int) -> ModuleDraft:
@@ -145,7 +158,7 @@ def _convolutions(rng: random.Random, n: int) -> ModuleDraft:
         *([_shortcut(rng)] if again else []),
         *_after(rng, last, _norm(rng), _pool(rng, n)),
     ]
-    return _draft(f"conv{n}d_fused", n, operations)
+    return _of_places(f"conv{n}d_fused", n, operations)
 
 
 def _classifier(rng: random.Random, n: int) -> ModuleDraft:
@@ -158,19 +171,24 @@ def _classifier(rng: random.Random, n: int) -> ModuleDraft:
         _linear(rng, "out_features"),
         *([op("log_softmax", axis=1)] if rng.random() < 0.3 else []),
     ]
-    return _draft(f"conv{n}d_fused", n, operations)
+    return _of_places(f"conv{n}d_fused", n, operations)
 
 
 def _ended(rng: random.Random, n: int) -> ModuleDraft:
     """A layer of n spatial axes (0: linear), up to three elementwise operations or a pool, what is
     left of some axes, and perhaps an elementwise operation."""
-    head = _head(rng, n)
-    operations = [head]
+    operations = [_head(rng, n) if n else _linear(rng, "out_features")]
+    kinds = ("activation", "activation", "scalar", "parameter", *(("pool",) if n else ()))
     for _ in range(rng.choice((0, 1, 1, 2, 2, 3))):
-        kinds: list[Callable[[random.Random], Operation]] = [
-            _activation, _activation, _scalar, _parameter, *([partial(_pool, n=n)] if n else []),
-        ]  # fmt: skip
-        one = rng.choice(kinds)(rng)
+        match rng.choice(kinds):
+            case "activation":
+                one = _activation(rng)
+            case "scalar":
+                one = drawn(rng, rng.choice(SCALARS))
+            case "parameter":
+                one = op(rng.choice((*PARAMETERS, *ONES)))
+            case _:
+                one = _pool(rng, n)
         if not redundant(operations[-1], one) and one.name not in {o.name for o in operations}:
             operations.append(one)
     places = tuple(range(2, n + 2))
@@ -180,14 +198,12 @@ def _ended(rng: random.Random, n: int) -> ModuleDraft:
     if rng.random() < 0.5:
         operations.append(drawn(rng, rng.choice((*_OPEN, *SCALARS))))
     if n:
-        return _draft(f"conv{'_transpose' * (head.name[4] == '_')}{n}d_fused", n, operations)
+        return _of_places(f"{operations[0].name}_fused", n, operations)
     real = rng.choice(((1024, 1024, 1024), (128, 4096, 4096), (512, 2048, 1024)))
-    return _of_features(operations, linear_sizes(real))
+    return _of_features(operations, LINEAR, linear_rows(real))
 
 
 def _head(rng: random.Random, n: int) -> Operation:
-    if not n:
-        return _linear(rng, "out_features")
     transposed, side = rng.random() < 0.5, rng.choice((2, 3, 3, 4, 5) if n < 3 else (2, 3, 3))
     stride = rng.choice((1, 2) if transposed else (1, 1, 1, 2))
     more = int(transposed and stride == 2 and rng.random() < 0.5)
@@ -195,14 +211,6 @@ def _head(rng: random.Random, n: int) -> Operation:
         n, (side,) * n, stride=stride, padding=rng.choice((0, side // 2)), bias=rng.random() < 0.8,
         transposed=transposed, output_padding=more,
     )  # fmt: skip
-
-
-def _scalar(rng: random.Random) -> Operation:
-    return drawn(rng, rng.choice(SCALARS))
-
-
-def _parameter(rng: random.Random) -> Operation:
-    return op(rng.choice((*PARAMETERS, *ONES)))
 
 
 def _between(rng: random.Random) -> ModuleDraft:
@@ -220,21 +228,18 @@ def _between(rng: random.Random) -> ModuleDraft:
         operations, two = [norm, *act, *other, *_after(rng, other[0])], rng.random() < 0.3
     else:
         operations = [_activation(rng), op("multiply_input"), norm]
-    given = [
-        tensor("x", rank),
-        *([tensor(rng.choice(("y", "residual", "gate")), rank)] if two else []),
-    ]
+    names = ("x", rng.choice(("y", "residual", "gate"))) if two else ("x",)
+    given = tuple(tensor(name, rank) for name in names)
     sizes = plain_sizes(rank, f"block {' '.join(o.key for o in operations)}")
-    layout: Layout = "channels_first" if rank == 4 else "features_last"
-    return ModuleDraft(family, 2, tuple(operations), tuple(given), *sizes, layout=layout)
+    return ModuleDraft(family, 2, tuple(operations), given, *sizes,
+                       layout="channels_first" if rank == 4 else "features_last")  # fmt: skip
 
 
 def _norm_of(rng: random.Random, rank: int) -> tuple[str, Operation]:
     """(its family, the operation)."""
     if rank == 4:
         o = _norm(rng)
-        kind = o.name.removesuffix("_norm")
-        return f"{kind}_normalisation", o
+        return f"{o.name.removesuffix('_norm')}_normalisation", o
     kind = rng.choice(("layer", "layer", "rms", "softmax"))
     if kind == "softmax":
         return "softmax", op("softmax", axis=rank - 1)
@@ -242,14 +247,3 @@ def _norm_of(rng: random.Random, rank: int) -> tuple[str, Operation]:
         return "rms_normalisation", op("rms_norm", axis=rank - 1, eps=1e-6, affine=True)
     eps = rng.choice((1e-5, 1e-6))
     return "layer_normalisation", op("layer_norm", axes=1, eps=eps, affine=True)
-
-
-def _draft(family: str, n: int, operations: list[Operation]) -> ModuleDraft:
-    key = " ".join(o.key for o in operations)
-    found = conv_sizes(operations[0], n, f"block {key}", multiple=4, need=_PLACES)
-    outs = [sizes["out_channels"] for sizes in (*found[0], *found[1][:2])]
-    found = with_sizes(found, hidden_channels=outs, out_features=[3 * out for out in outs])
-    used = {str(o["out"]) for o in operations if "out" in dict(o.arguments)}
-    used |= {"batch_size", "in_channels", *SPATIAL[n]}
-    five = [{k: v for k, v in sizes.items() if k in used} for sizes in (*found[0], *found[1][:2])]
-    return ModuleDraft(family, 2, tuple(operations), (conv_input(n),), *all_sizes(five))

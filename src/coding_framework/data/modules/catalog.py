@@ -2,7 +2,7 @@
 
 Guaranteed: the catalogue is the same everywhere. No task is a function of KernelBench's levels 1 to
 3 (`excluded.txt` names what the grids and the grammar would give and KernelBench has; made and
-checked by `benchmarks/module_tasks.py`). No task that is trained on or that `module_tasks` gives
+checked by `benchmarks/module_tasks.py`). No task that is trained on or that `module_drafts` gives
 has about the same value everywhere, as a mean of softmax has: a constant answer would be right
 (`constant.txt`, made likewise). Held-out and validation tasks share no combination of arguments
 (level 1) and not all their pairs of neighbouring operations (level 2) with training: three
@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, lru_cache, partial
-from itertools import islice, pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, lru_cache
+from itertools import islice
 from pathlib import Path
 
-from coding_framework.data.modules import layer_families as layers
-from coding_framework.data.modules import tensor_families as tensors
 from coding_framework.data.modules.epilogues import FUSED_FAMILIES, fused_drafts, pairs_of
-from coding_framework.data.modules.records import ModuleDraft, ModuleTask, Part
-from coding_framework.data.modules.writing import write_module
+from coding_framework.data.modules.families import LEVEL_1
+from coding_framework.data.modules.records import ModuleDraft, Operation, Part
 from coding_framework.errors import UsageError
 
 EXCLUDED_PATH = Path(__file__).with_name("excluded.txt")
@@ -32,44 +31,27 @@ CONSTANT_PATH = Path(__file__).with_name("constant.txt")
 HELD_OUT_FAMILIES = ("separable_convolution", "distance", "power_pooling")
 HELD_OUT, VALIDATION = 400, 100
 """Tasks of these parts, half of them of level 2."""
-_PAIRS_HELD_OUT, _PAIRS_VALIDATION = 0.15, 0.05
-_COMBINATIONS_HELD_OUT, _COMBINATIONS_VALIDATION = 0.10, 0.03
+_OF_PAIRS, _OF_COMBINATIONS = (0.15, 0.05), (0.10, 0.03)
+"""Shares that are held out, and that validate."""
 _SALT = "coding-framework modules 1"
-_PER_FAMILY = {"linear_fused": 800, "conv2d_fused": 800, "conv_transpose3d_fused": 400}
-_USUAL_PER_FAMILY = 500
+_PER_FAMILY = {
+    **dict.fromkeys(FUSED_FAMILIES, 500),
+    **{"linear_fused": 800, "conv2d_fused": 800, "conv_transpose3d_fused": 400},
+}
 """Training tasks of a family of level 2."""
 MOST_SPARE = 1200
 """Tasks of a family beyond the catalogue: so many are known to be none of KernelBench's."""
 
-Drafts = Callable[[], Iterable[ModuleDraft]]
 
-_LEVEL_1: tuple[Drafts, ...] = (
-    *(partial(layers.convolutions, n) for n in (1, 2, 3)),
-    *(partial(layers.convolutions, n, transposed=True) for n in (1, 2, 3)),
-    layers.depthwise_convolutions,
-    layers.pointwise_convolutions, layers.separable_convolutions, layers.max_pools,
-    layers.average_pools, layers.power_pools, layers.adaptive_pools, layers.batch_norms,
-    layers.instance_norms, layers.group_norms, layers.layer_norms, layers.rms_norms,
-    layers.unit_norms, tensors.sums, tensors.extrema, tensors.arguments_of_extrema, tensors.moments,
-    tensors.vector_norms, tensors.log_sums, tensors.products_of_elements, tensors.softmaxes,
-    tensors.scans, tensors.regression_losses, tensors.classification_losses, tensors.margin_losses,
-    tensors.matrix_products, tensors.linear_layers, tensors.attentions, tensors.activations,
-    tensors.gates, tensors.moves, tensors.pads, tensors.resamplings, tensors.distances,
-    tensors.embeddings,
-)  # fmt: skip
-
-
-def _share(text: str) -> float:
+def share(text: str, salt: str = _SALT) -> float:
     """A number in [0, 1) that the text alone decides."""
-    digest = hashlib.sha256(f"{_SALT}|{text}".encode()).digest()
+    digest = hashlib.sha256(f"{salt}|{text}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 
 
 @cache
 def excluded_keys() -> frozenset[str]:
     """Keys of drafts whose function KernelBench has."""
-    if not EXCLUDED_PATH.exists():
-        return frozenset()
     return frozenset(EXCLUDED_PATH.read_text(encoding="utf-8").splitlines())
 
 
@@ -90,44 +72,34 @@ def constant_keys() -> frozenset[str]:
     return frozenset(CONSTANT_PATH.read_text(encoding="utf-8").splitlines())
 
 
+def _part(text: str, held_out: float, validation: float) -> Part:
+    """The part of what the text names. Shares of the parts other than training."""
+    drawn = share(text)
+    if drawn < held_out:
+        return "held_out"
+    return "validation" if drawn < held_out + validation else "train"
+
+
 def part_of_combination(draft: ModuleDraft) -> Part:
     """Of level 1, by the operations and their arguments; all ranks and sizes go together."""
     if draft.family in HELD_OUT_FAMILIES:
         return "held_out"
-    drawn = _share(" ".join(o.key for o in draft.operations))
-    if drawn < _COMBINATIONS_HELD_OUT:
-        return "held_out"
-    return "validation" if drawn < _COMBINATIONS_HELD_OUT + _COMBINATIONS_VALIDATION else "train"
+    return _part(" ".join(o.key for o in draft.operations), *_OF_COMBINATIONS)
 
 
-@cache
-def _part_of_pair(pair: str) -> Part:
-    drawn = _share(pair)
-    if drawn < _PAIRS_HELD_OUT:
-        return "held_out"
-    return "validation" if drawn < _PAIRS_HELD_OUT + _PAIRS_VALIDATION else "train"
+_part_of_pair = cache(lambda pair: _part(pair, *_OF_PAIRS))
 
 
-def part_of_block(draft: ModuleDraft) -> Part:
-    """Of several layers: as of level 2, by all neighbours."""
-    return part_of_pairs(f"{a.name} {b.name}" for a, b in pairwise(draft.operations))
-
-
-def _part_of_fused(draft: ModuleDraft) -> Part:
-    """Held out with one held-out pair; training has only pairs of its own."""
-    return part_of_pairs(pairs_of(draft))
-
-
-def part_of_pairs(pairs: Iterable[str]) -> Part:
-    """Of pairs of neighbouring operations, "conv2d gelu": held out with one that is."""
-    parts = {_part_of_pair(pair) for pair in pairs}
+def part_of_pairs(operations: Sequence[Operation]) -> Part:
+    """Of level 2, by its neighbours: held out with one held-out pair."""
+    parts = {_part_of_pair(pair) for pair in pairs_of(operations)}
     return "held_out" if "held_out" in parts else "validation" if "validation" in parts else "train"
 
 
 @lru_cache(maxsize=1)
 def all_drafts() -> tuple[ModuleDraft, ...]:
     """The catalogue: level 1, then level 2. About a second, once a process."""
-    first = [d.in_part(part_of_combination(d)) for d in grid()]
+    first = [replace(d, part=part_of_combination(d)) for d in grid()]
     second = [d for family in FUSED_FAMILIES for d in _fused(family)]
     kept = _limited(first, HELD_OUT - HELD_OUT // 2, VALIDATION // 2)
     fused = _limited(second, HELD_OUT // 2, VALIDATION // 2)
@@ -137,32 +109,23 @@ def all_drafts() -> tuple[ModuleDraft, ...]:
 def grid(*, excluding: bool = True) -> Iterator[ModuleDraft]:
     """The drafts of level 1, each function once."""
     seen = set(excluded_keys()) if excluding else set()
-    elementwise = {key.partition(":")[2] for key in seen}
-    for drafts in _LEVEL_1:
+    elementwise = {key.partition(":")[2] for key in seen}  # without the ranks
+    for drafts in LEVEL_1:
         for draft in drafts():
-            everywhere = draft.family == "activation" and _spelled(draft) in elementwise
+            everywhere = draft.family == "activation" and draft.key.partition(":")[2] in elementwise
             if draft.key not in seen and not everywhere:
                 seen.add(draft.key)
                 yield draft
 
 
-def _spelled(draft: ModuleDraft) -> str:
-    """The key without the ranks: an elementwise function is the same at any rank."""
-    return draft.key.partition(":")[2]
-
-
 def _fused(family: str) -> Iterator[ModuleDraft]:
     """A family's training tasks, and what is drawn beside them of the other parts."""
-    wanted = _training_tasks(family)
+    wanted = _PER_FAMILY[family]
     for draft in _distinct(family):
         if wanted == 0:
             return
         wanted -= draft.part == "train"
         yield draft
-
-
-def _training_tasks(family: str) -> int:
-    return _PER_FAMILY.get(family, _USUAL_PER_FAMILY)
 
 
 def _distinct(family: str) -> Iterator[ModuleDraft]:
@@ -171,13 +134,13 @@ def _distinct(family: str) -> Iterator[ModuleDraft]:
     for draft in fused_drafts(family):
         if draft.key not in seen:
             seen.add(draft.key)
-            yield draft.in_part(_part_of_fused(draft))
+            yield replace(draft, part=part_of_pairs(draft.operations[1:]))
 
 
 def spare_drafts(each: int) -> list[ModuleDraft]:
     """More training tasks of every family of level 2 than the catalogue has, the families in turn:
     `each` are drawn of a family, and those whose output hardly varies are left out. They can be
-    shown to SFT; no list names them, and `find_module` does not know them. Raises UsageError for
+    shown to SFT; no list names them, and `find_draft` does not know them. Raises UsageError for
     more than were compared with KernelBench."""
     if each > MOST_SPARE:
         raise UsageError(
@@ -185,7 +148,7 @@ def spare_drafts(each: int) -> list[ModuleDraft]:
         )
     more = []
     for family in FUSED_FAMILIES:
-        start = _training_tasks(family)
+        start = _PER_FAMILY[family]
         training = (draft for draft in _distinct(family) if draft.part == "train")
         more.append(islice(training, start, start + each))
     drawn = (draft for drafts in zip(*more, strict=True) for draft in drafts)
@@ -197,7 +160,7 @@ def _limited(drafts: list[ModuleDraft], held_out: int, validation: int) -> list[
     most = {"held_out": held_out, "validation": validation}
     kept = set()
     for part, count in most.items():
-        members = sorted((d.name for d in drafts if d.part == part), key=_share)
+        members = sorted((d.name for d in drafts if d.part == part), key=share)
         kept |= set(members[:count])
     return [d for d in drafts if d.part == "train" or d.name in kept]
 
@@ -207,27 +170,20 @@ def _by_name() -> Mapping[str, ModuleDraft]:
     return {draft.name: draft for draft in all_drafts()}
 
 
-def find_module(name: str) -> ModuleTask | None:
-    """The module task of that name; None where there is none."""
-    draft = find_draft(name)
-    return write_module(draft) if draft is not None else None
-
-
 def find_draft(name: str) -> ModuleDraft | None:
     """The draft of that name; None where there is none."""
     return _by_name().get(name) if name.startswith(("m1_", "m2_")) else None
 
 
-def module_tasks(
+def module_drafts(
     part: Part | None = None, *, level: int | None = None, count: int | None = None
-) -> list[ModuleTask]:
+) -> list[ModuleDraft]:
     """The module tasks of a part, in the catalogue's order; with `count` so many, drawn evenly: a
     larger count has all tasks of a smaller one, in front."""
     chosen = [d for d in all_drafts() if part in (None, d.part) and level in (None, d.level)]
     if count is not None and count < len(chosen):
         chosen = random.Random(_SALT).sample(chosen, len(chosen))
-    varying = [draft for draft in chosen if draft.key not in constant_keys()]
-    return [write_module(draft) for draft in varying[:count]]
+    return [draft for draft in chosen if draft.key not in constant_keys()][:count]
 
 
 def family_names() -> tuple[str, ...]:

@@ -16,13 +16,13 @@ from coding_framework.data.modules.catalog import (
     all_drafts,
     constant_keys,
     excluded_keys,
-    part_of_block,
     part_of_combination,
+    part_of_pairs,
+    share,
 )
 from coding_framework.data.modules.records import ModuleDraft, Part
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.wider import Wider, wider_modules
-from coding_framework.data.modules.writing import write_module
 from coding_framework.errors import UsageError
 from coding_framework.types import Task
 
@@ -36,7 +36,7 @@ _SALT = "shown by SFT 1"
 
 def is_shown(draft: ModuleDraft) -> bool:
     """Whether SFT's mixture has kernels of this training task."""
-    return _place(draft) < SHOWN
+    return share(draft.name, _SALT) < SHOWN
 
 
 def shown_drafts() -> list[ModuleDraft]:
@@ -48,7 +48,7 @@ def wider_drafts(each: int) -> list[ModuleDraft]:
     """Modules that the catalogue's grids leave out (`wider`), the families in turn: at most
     `each` are drawn of a family, and those whose output hardly varies are left out. None is of a
     combination of arguments that is held out, or that is left for RFT and RL. They can be shown to
-    SFT; no list names them, and `find_module` does not know them. Raises UsageError for more than
+    SFT; no list names them, and `find_draft` does not know them. Raises UsageError for more than
     were compared with KernelBench."""
     if each > MOST_WIDER:
         raise UsageError(f"there are {MOST_WIDER} wider modules of a family: ask for no more")
@@ -75,8 +75,9 @@ def _is_free(one: Wider, catalogue: Mapping[str, ModuleDraft]) -> bool:
     known = catalogue.get(one.bare.key)
     if known is not None:
         return known.part == "train" and is_shown(known)
-    part = part_of_block if one.bare.level == 2 else part_of_combination
-    return part(one.bare) == "train"
+    fused = one.bare.level == 2
+    part = part_of_pairs(one.bare.operations) if fused else part_of_combination(one.bare)
+    return part == "train"
 
 
 def training_modules(count: int | None, *, skip: int = 0, most: int | None = None) -> list[Task]:
@@ -110,13 +111,7 @@ def _tasks(drafts: tuple[ModuleDraft, ...], skip: int, count: int, what: str) ->
         raise UsageError(
             f"{skip + count} {what} were asked for, and there are {len(drafts)}: ask for fewer"
         )
-    return [module_task(write_module(draft)) for draft in drafts[skip : skip + count]]
-
-
-def _place(draft: ModuleDraft) -> float:
-    """A number in [0, 1) that the name alone decides."""
-    digest = hashlib.sha256(f"{_SALT}|{draft.name}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
+    return [module_task(draft) for draft in drafts[skip : skip + count]]
 
 
 def _balanced(part: Part, kept: Callable[[ModuleDraft], bool]) -> tuple[ModuleDraft, ...]:

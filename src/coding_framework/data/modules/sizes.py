@@ -1,16 +1,18 @@
-"""The sizes of module tasks: small ones for the emulator, real ones for a GPU.
+"""The sizes of module tasks: small ones for the emulator, real ones for a GPU, and others of a GPU.
 
 Main sizes are round, odd ones no multiples of a block or a vector, tiny ones smaller than a block.
 """
 
 from __future__ import annotations
 
+import math
+import random
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from coding_framework.data.modules.records import ModuleInput, Operation, Sizes
+from coding_framework.data.modules.records import ModuleDraft, Operation, Sizes, ThreeSizes
 
-ThreeSizes = tuple[Sizes, Sizes, Sizes]
 AllSizes = tuple[ThreeSizes, ThreeSizes]
 """(of the emulator, of a GPU)."""
 
@@ -23,10 +25,8 @@ AXES: dict[int, tuple[str, ...]] = {
 }
 """What the axes of a tensor without a layer's channels are called, by rank."""
 SPATIAL: dict[int, tuple[str, ...]] = {
-    1: ("length",),
-    2: ("height", "width"),
-    3: ("depth", "height", "width"),
-}
+    1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width"),
+}  # fmt: skip
 
 _SMALL: dict[int, tuple[tuple[int, ...], ...]] = {
     1: ((300,), (77,), (5,)),
@@ -35,47 +35,15 @@ _SMALL: dict[int, tuple[tuple[int, ...], ...]] = {
     4: ((2, 8, 9, 12), (3, 4, 7, 11), (2, 4, 4, 5)),
     5: ((2, 8, 4, 6, 6), (3, 4, 3, 5, 7), (2, 4, 2, 3, 4)),
 }
-_REAL: dict[int, tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]] = {
+_Real = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+_REAL: dict[int, _Real] = {
     1: (((1 << 24,), ((1 << 23) - 7,)),),
     2: (((4096, 4096), (1021, 2047)), ((16384, 1024), (777, 4099)), ((1024, 16384), (333, 8191))),
     3: (((64, 512, 512), (17, 321, 257)), ((32, 1024, 768), (7, 511, 383))),
     4: (((16, 64, 128, 128), (5, 36, 61, 47)), ((32, 128, 56, 56), (7, 20, 57, 55))),
     5: (((8, 32, 32, 32, 32), (3, 12, 17, 19, 23)), ((4, 64, 16, 48, 48), (3, 20, 9, 31, 29))),
 }
-
-
-def tensor(
-    name: str, rank: int, low: float | None = None, high: float | None = None
-) -> ModuleInput:
-    """An input whose axes have the usual names."""
-    return ModuleInput(name, AXES[rank], low=low, high=high)
-
-
-def all_sizes(five: Sequence[Sizes]) -> AllSizes:
-    """Of main, odd and tiny ones of the emulator, main and odd ones of a GPU."""
-    main, odd, tiny, large, ragged = five
-    return (main, odd, tiny), (large, ragged, tiny)
-
-
-def sizes_of(**named: Sequence[int]) -> AllSizes:
-    """The same, by name."""
-    return all_sizes([{name: values[i] for name, values in named.items()} for i in range(5)])
-
-
-def with_sizes(sizes: AllSizes, **more: Sequence[int]) -> AllSizes:
-    """The sizes and further ones, or others of that name."""
-    known = [*sizes[0], *sizes[1][:2]]
-    named = {name: [one[name] for one in known] for name in known[0]}
-    return sizes_of(**{**named, **more})
-
-
-def plain_sizes(rank: int, key: str) -> AllSizes:
-    """Of a tensor of that rank."""
-    real = _REAL[rank][drawn_place(key, len(_REAL[rank]))]
-    return all_sizes([dict(zip(AXES[rank], s, strict=True)) for s in (*_SMALL[rank], *real)])
-
-
-_REAL_CONV: dict[int, tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]] = {
+_REAL_CONV: dict[int, _Real] = {
     1: (
         ((16, 64, 128, 4096), (5, 37, 61, 2047)),
         ((32, 128, 128, 1024), (7, 29, 67, 1531)),
@@ -95,11 +63,39 @@ _REAL_CONV: dict[int, tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]] = {
 """Main and odd: batch, channels in and out, extents of the spatial axes."""
 
 
+def rows_of(names: Sequence[str], rows: Iterable[Sequence[int]]) -> AllSizes:
+    """Of main, odd and tiny ones of the emulator, main and odd ones of a GPU."""
+    main, odd, tiny, large, ragged = (dict(zip(names, row, strict=True)) for row in rows)
+    return (main, odd, tiny), (large, ragged, tiny)
+
+
+def sizes_of(**named: Sequence[int]) -> AllSizes:
+    """The same, by name."""
+    return rows_of([*named], zip(*named.values(), strict=True))
+
+
+def five(sizes: AllSizes) -> list[Sizes]:
+    """The inverse of `rows_of`, each by name."""
+    return [*sizes[0], *sizes[1][:2]]
+
+
+def with_sizes(sizes: AllSizes, **more: Sequence[int]) -> AllSizes:
+    """The sizes and further ones, or others of that name."""
+    known = five(sizes)
+    return sizes_of(**{**{name: [one[name] for one in known] for name in known[0]}, **more})
+
+
+def plain_sizes(rank: int, key: str) -> AllSizes:
+    """Of a tensor of that rank."""
+    real = _REAL[rank][drawn_place(key, len(_REAL[rank]))]
+    return rows_of(AXES[rank], (*_SMALL[rank], *real))
+
+
 def conv_sizes(head: Operation, n: int, key: str, multiple: int = 1, need: int = 4) -> AllSizes:
     """Of a convolution: channels are multiples of its groups or of `multiple`, whichever are more,
     and the tiniest output has at least `need` places along each axis."""
-    step = max(1, multiple, head.number("groups"))
-    least = [_input_extent(head, i, need) for i in range(n)]
+    step = max(1, multiple, head["groups"])
+    least = [_input_extent(head, axis, need) for axis in range(n)]
     more = (5, 2, 0) if n < 3 else (2, 1, 0)
     small = [
         (*row, *(extent + wider for extent in least))
@@ -109,30 +105,105 @@ def conv_sizes(head: Operation, n: int, key: str, multiple: int = 1, need: int =
         (*row[:3], *map(max, row[3:], least))
         for row in _REAL_CONV[n][drawn_place(key, len(_REAL_CONV[n]))]
     ]
-    names = ("batch_size", "in_channels", "out_channels", *SPATIAL[n])
-    return all_sizes(
+    return rows_of(
+        ("batch_size", "in_channels", "out_channels", *SPATIAL[n]),
         [
-            dict(zip(names, (batch, _up(channels, step), _up(out, step), *extents), strict=True))
+            (batch, -(-channels // step) * step, -(-out // step) * step, *extents)
             for batch, channels, out, *extents in (*small, *real)
-        ]
+        ],
     )
 
 
 def _input_extent(head: Operation, axis: int, need: int) -> int:
     """The least extent of the input for `need` places of the output."""
-    k, s = head.integers("kernel_size")[axis], head.integers("stride")[axis]
-    p, d = head.integers("padding")[axis], head.integers("dilation")[axis]
+    names = ("kernel_size", "stride", "padding", "dilation")
+    k, s, p, d = (int(head[name][axis]) for name in names)
     window = d * (k - 1) + 1
     if head.name.startswith("conv_transpose"):
         return max(2, -(-(need + 2 * p - window) // s) + 1)
     return max(2, window + (need - 1) * s - 2 * p, p + 1)
 
 
-def _up(value: int, step: int) -> int:
-    """The nearest multiple that is not smaller."""
-    return -(-value // step) * step
-
-
 def drawn_place(key: str, count: int) -> int:
     """One of so many places, by the key alone."""
     return zlib.crc32(key.encode()) % count
+
+
+# --- other sizes ---------------------------------------------------------------------------------
+# A policy that SFT shows a family at one size takes the size for the family. One that solved 88% of
+# held-out operations at the catalogue's sizes reduced, in KernelBench's level 1, whose sizes are
+# others, a second axis as if it were the first, and read three axes as two.
+
+LEAST_ELEMENTS, MOST_ELEMENTS = 1 << 18, 1 << 28
+"""Of all inputs together at a GPU's main sizes; what is made of them may have as many."""
+_MOST_OF_LAYERS = 1 << 25
+"""The same before a layer with channels out."""
+_OUTS = ("out_channels", "hidden_channels")
+_OUT_FEATURES = ("out_features", "hidden_features")
+_FOLD = 3.0
+"""Binary logarithm of the most by which a size grows or shrinks."""
+_TRIES = 50
+_TILE = 32
+"""A size that fills a tile of tensor cores goes on to."""
+_BINARY = tuple(m * 2**n for m, most in ((1, 28), (3, 26)) for n in range(1, most))
+_DECIMAL = tuple(n / 2 for n in range(2, 21))
+"""Numbers that people write: powers of two and three of them, and digits before zeros."""
+_GROWING = frozenset({"resampling", "embedding"})
+"""Families whose results are much larger than their inputs: they stay as they are."""
+
+
+def at_other_sizes(draft: ModuleDraft, number: int = 0) -> ModuleDraft:
+    """The same function, by name and key, at other main sizes of a GPU; the emulator's sizes and
+    the ragged ones stay. number: of several such drafts. What sizes have in common (groups that
+    divide channels) they keep. The draft itself where no such sizes are found."""
+    if draft.family in _GROWING:
+        return draft
+    rng = random.Random(f"other sizes:{draft.name}/{number}")
+    main = draft.gpu_sizes[0]
+    known = (*draft.sizes, *draft.gpu_sizes)
+    steps = {name: math.gcd(*(sizes[name] for sizes in known)) for name in main}
+    least = {
+        name: max(min(sizes[name] for sizes in known), min(_TILE, value))
+        for name, value in main.items()
+    }
+    most = MOST_ELEMENTS if main.keys().isdisjoint(_OUTS) else _MOST_OF_LAYERS
+    for _ in range(_TRIES):
+        sizes = {n: _drawn(rng, v, steps[n], least[n]) for n, v in main.items()}
+        count = sum(math.prod(given.shape(sizes)) for given in draft.inputs)
+        fits = count <= most and _made(draft, sizes, count) <= MOST_ELEMENTS
+        if sizes != main and count >= LEAST_ELEMENTS and fits:
+            return replace(draft, gpu_sizes=(sizes, *draft.gpu_sizes[1:]))
+    return draft
+
+
+def _made(draft: ModuleDraft, sizes: Sizes, count: int) -> float:
+    """Elements of what the first operation makes of so many, or a later layer at its size."""
+    if sizes.keys() >= {"M", "K", "N"}:
+        return math.prod(sizes.values()) / sizes["K"]
+    features = [sizes[name] for name in _OUT_FEATURES if name in sizes]
+    if "in_features" in sizes and features:
+        return count * max(features) / sizes["in_features"]
+    channels = [sizes[name] for name in _OUTS if name in sizes]
+    if not channels:
+        return count
+    head, wider = draft.operations[0], count * max(channels) / sizes["in_channels"]
+    stride: tuple[int, ...] = head["stride"] if "transpose" in head.name else ()
+    return wider * math.prod(stride)
+
+
+def _drawn(rng: random.Random, value: int, step: int, least: int) -> int:
+    """A size near another one, as people write it: a power of two or three of them, a number of the
+    decimal system, or any."""
+    low, high = math.log2(max(least, value / 2**_FOLD)), math.log2(value) + _FOLD
+    drawn = 2 ** rng.uniform(low, high)
+    kind = rng.random()
+    if kind < 0.5:
+        drawn = _nearest(drawn, _BINARY)
+    elif kind < 0.7:
+        scale = 10 ** max(0, int(math.log10(drawn)))
+        drawn = scale * _nearest(drawn / scale, _DECIMAL)
+    return max(-(-least // step), round(drawn / step)) * step
+
+
+def _nearest(value: float, of: Sequence[float]) -> float:
+    return min(of, key=lambda one: abs(math.log(one / value)))
