@@ -2,6 +2,7 @@
 #
 #   docker build -t cuda-rl-judge -f docker/judge.Dockerfile .
 #   docker run --rm -v "$PWD:/work" cuda-rl-judge judge --task relu --kernel /work/relu.cu
+#   docker run --rm -v "$PWD:/work" cuda-rl-judge token create --scope verify --tokens /work/tokens
 #   docker run --rm --init -p 8090:8090 -v "$PWD/tokens:/tokens:ro" cuda-rl-judge \
 #     judge-server --host 0.0.0.0 --tokens /tokens
 #

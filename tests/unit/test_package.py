@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import coding_framework
+from coding_framework.cli import main
 from support.time_bar import machine_factor
 
 ROOT = Path(__file__).parents[2]
@@ -88,3 +89,22 @@ def test_imports_keep_the_layers() -> None:
 def test_a_package_exports_what_users_import_from_it(name):
     place, _, wanted = f"coding_framework.{name}".rpartition(".")
     assert getattr(importlib.import_module(place), wanted).__name__ == wanted
+
+
+def test_the_image_installs_the_judge_as_the_page_says() -> None:
+    """No engine runs where this is tested: that its steps name what is there."""
+    steps = (ROOT / "docker/judge.Dockerfile").read_text()
+    page = (ROOT / "docs/install.md").read_text()
+    index = re.search(r"^ARG TORCH_INDEX=(\S+)$", steps, re.M)
+    extras = re.search(r"^ARG EXTRAS=(\S+)$", steps, re.M)
+    packages = re.search(r"--no-install-recommends (.+?) \\$", steps, re.M)
+    assert index is not None
+    assert f"pip install torch --index-url {index[1]}`" in page
+    assert extras is not None
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(extras[1].split(",")) <= set(project["optional-dependencies"])
+    assert packages is not None
+    assert {"g++", "bubblewrap", "util-linux"} == set(packages[1].split())
+    for command in re.findall(r"cuda-rl-judge ([a-z][^\\\n]*)", steps):
+        with pytest.raises(SystemExit, match=r"^0$"):
+            main([*command.split(), "--help"])

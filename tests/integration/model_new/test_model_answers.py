@@ -38,6 +38,8 @@ def problem_of(answer: Path) -> Path:
 @pytest.mark.parametrize("answer", sweep(HONEST_FILES, 4, lambda path: path.stem))
 def test_an_honest_answer_is_correct(answer: Path, pool: JudgePool) -> None:
     verdict = pool.judge_blocking(load_problem_file(problem_of(answer)), answer.read_text())
+    if "Block pointers have been removed" in verdict.reason:
+        pytest.skip(verdict.reason)  # by Triton 3.9
     assert verdict.status is Status.CORRECT, verdict.reason
     assert verdict.timing is not None
     assert verdict.compile is not None

@@ -39,7 +39,10 @@ def judged(judge: Judge, name: str, *changes: tuple[str, str]) -> Verdict:
         assert old in answer
         answer = answer.replace(old, new)
     problem = load_problem_file(HERE / "problems" / f"triton_{name}.py")
-    return judge.judge(problem, Candidate(code=answer))
+    verdict = judge.judge(problem, Candidate(code=answer))
+    if "Block pointers have been removed" in verdict.reason:
+        pytest.skip(verdict.reason)  # by Triton 3.9
+    return verdict
 
 
 ATTACKS = [
