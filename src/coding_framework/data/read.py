@@ -249,11 +249,16 @@ def _unlike(found: Sequence[Any]) -> UnreadableError:
 
 
 def _alike(traces: list[Trace]) -> list[Trace]:
-    """Without the one of at least four that does other operations: where a size is 1, PyTorch may
-    leave some out. Where more differ, all stay, and are refused."""
+    """Without the one of at least four that leaves operations out, where an axis has length 1:
+    PyTorch may. Where more differ, or do others, all stay, and are refused."""
     first, *_ = operations = [[str(n.target) for n in t.nodes] for t in traces]
     alike = [t for t, own in zip(traces, operations, strict=True) if own == first]
-    return alike if 3 <= len(alike) == len(traces) - 1 else traces
+    if not 3 <= len(alike) == len(traces) - 1:
+        return traces
+    (odd,) = (t for t in traces if t not in alike)
+    rest = iter(first)
+    fewer = all(str(n.target) in rest for n in odd.nodes)
+    return alike if fewer and any(1 in shape for shape, _ in odd.made.given) else traces
 
 
 # --- the graphs side by side --------------------------------------------------------------------

@@ -99,7 +99,6 @@ class Trace:
     def __init__(
         self, made: Made, symbolic: frozenset[Axis] = frozenset(), *, anew: bool = False
     ) -> None:
-        import sympy
         import torch
         from torch._subclasses.fake_tensor import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -127,26 +126,39 @@ class Trace:
         (last,) = (n for n in nodes if n.op == "output")
         self.outputs: list[Any] = list(last.args[0])
         """The nodes that the module returns."""
-        self.values = {
-            size.node.expr: sympy.Integer(actual)
-            for node, (shape, _) in zip(self.arguments, made.given, strict=True)
-            for size, actual in zip(node.meta["val"].shape, shape, strict=True)
-            if not expression(size).is_number
-        }
-        """Of each symbol that is an axis, and of expressions of them that are one."""
+        self.values = self.values_at(made)
+        self.guards = [guard.expr for guard in shape_env.guards] if shape_env else []
+        """What the module, or PyTorch, asked of the symbols: the trace is that of these answers."""
 
     def constant(self, node: Any) -> Any:
         """The tensor that a node of `constants` is."""
         return getattr(self.module, node.target)
 
+    def values_at(self, made: Made) -> dict[Any, Any]:
+        """Of each symbol that is an axis, and of expressions of them that are one."""
+        import sympy
+
+        return {
+            size.node.expr: sympy.Integer(actual)
+            for node, (shape, _) in zip(self.arguments, made.given, strict=True)
+            for size, actual in zip(node.meta["val"].shape, shape, strict=True)
+            if not expression(size).is_number
+        }
+
     def holds_for(self, others: Sequence[Made]) -> bool:
-        """Whether no number in it can be a size: the constructor's numbers are the same at all
-        shape sets, and each axis that varies is a symbol."""
-        if any(made.init_args != self.made.init_args for made in others):
-            return False
-        return not any(
-            expression(self.arguments[tensor].meta["val"].shape[axis]).is_number
-            for tensor, axis in self.symbolic
+        """Whether no number in it can be a size (the constructor's are the same at all shape sets,
+        and each axis that varies is a symbol), and what was asked of the symbols is so at all."""
+        import sympy
+
+        shapes = [node.meta["val"].shape for node in self.arguments]
+        return (
+            all(made.init_args == self.made.init_args for made in others)
+            and not any(expression(shapes[t][axis]).is_number for t, axis in self.symbolic)
+            and not any(
+                guard.xreplace(self.values_at(made)) == sympy.false
+                for made in others
+                for guard in self.guards
+            )
         )
 
 

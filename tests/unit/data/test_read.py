@@ -189,3 +189,25 @@ def test_a_form_is_chosen_by_the_sizes_of_a_gpu():
 
 def test_a_form_is_chosen_by_a_gpus_main_sizes_where_they_are_the_first_ones():
     assert problem("return x", **LINEAR).sizes["x_0"] == 64
+
+
+@pytest.mark.parametrize("by_numbers", [False, True])
+def test_an_if_on_a_size_is_refused_with_its_line(by_numbers: bool):
+    """Read with symbols, and with numbers, where the constructor's is a size."""
+    source = PROBLEM.format(
+        parameters=", features", arguments="features",
+        init="        self.scale = nn.Parameter(torch.ones(features if "
+        f"{by_numbers} else 1))",
+        forward="        return x * 2 if x.shape[0] > 40 else x + self.scale",
+    )  # fmt: skip
+    task = problem_task(source, "own")
+    last = task.cases[-1]
+    assert last.inputs[0].shape[0] < 40
+    more = [
+        last.model_copy(
+            update={"inputs": (last.inputs[0].with_shape((rows, 24)),), "init_args": (24,)}
+        )
+        for rows in (48, 56)
+    ]
+    with pytest.raises(UnreadableError, match=r"different sizes \(line \d+: return x \* 2 if"):
+        read(task.model_copy(update={"cases": (*task.cases, *more)}))
