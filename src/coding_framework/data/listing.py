@@ -29,7 +29,7 @@ def rows(
     found = _all_rows(of)
     families = list(dict.fromkeys(row["family"] for row in found))
     if family is not None and family not in families:
-        raise no_family(family, families)
+        raise _no_family(family, families)
     return [
         row
         for row in found
@@ -39,7 +39,7 @@ def rows(
     ]
 
 
-def no_family(name: str, families: Sequence[str]) -> UsageError:
+def _no_family(name: str, families: Sequence[str]) -> UsageError:
     """The error for a family that is not there: the near ones first."""
     near = get_close_matches(name, families, n=3)
     hint = f"did you mean {' or '.join(near)}? there are" if near else "there are:"

@@ -26,7 +26,7 @@ from coding_framework.data.kernelbench.problems import (
 )
 from coding_framework.data.kernels import kernels_of
 from coding_framework.data.modules import tasks as modules
-from coding_framework.data.modules.catalog import all_drafts, family_names
+from coding_framework.data.modules.catalog import all_drafts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.problem_checks import RandomOutputError, explained, require_function
 from coding_framework.data.synthesis import catalog
@@ -168,32 +168,16 @@ def select_functions(
     *, split: Split | None = None, family: str | None = None, tier: int | None = None
 ) -> list[Function]:
     """The catalogue's functions, filtered. Raises UsageError for an unknown family."""
-    families = catalog.family_names()
-    if family is not None and family not in families:
-        raise listing.no_family(family, families)
-    return [
-        function
-        for function in catalog.all_functions()
-        if (family is None or catalog.family_of(function).name == family)
-        and (tier is None or catalog.family_of(function).tier == tier)
-        and (split is None or catalog.split_of(function) is split)
-    ]
+    chosen = {row["name"] for row in listing.rows(split=split, family=family, tier=tier)}
+    return [function for function in catalog.all_functions() if function.name in chosen]
 
 
 def select_modules(
     *, split: Split | None = None, family: str | None = None, tier: int | None = None
 ) -> list[ModuleDraft]:
     """The drafts of modules, filtered. Raises UsageError for an unknown family."""
-    families = family_names()
-    if family is not None and family not in families:
-        raise listing.no_family(family, families)
-    return [
-        draft
-        for draft in all_drafts()
-        if (family is None or draft.family == family)
-        and (tier is None or modules.tier_of(draft) == tier)
-        and (split is None or modules.split_of(draft) is split)
-    ]
+    chosen = {row["name"] for row in listing.rows("modules", split=split, family=family, tier=tier)}
+    return [draft for draft in all_drafts() if draft.name in chosen]
 
 
 def describe_task(task: Task) -> str:

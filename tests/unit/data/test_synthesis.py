@@ -30,7 +30,7 @@ from coding_framework.data.synthesis.function import (
     fingerprint,
     sample_input,
 )
-from coding_framework.data.synthesis.steps import Interval, Step, ops_of
+from coding_framework.data.synthesis.steps import Interval, Step, ops_of, plain_steps
 from coding_framework.types import Split
 from support.read_problems import problem
 
@@ -255,11 +255,14 @@ def test_one_row_adds_an_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = Drawn("math", "digamma", "torch.digamma({v})", lambda v: v, (0.25, 10.0))
     row = Elementwise("digamma", "own_digamma{f}({self})", drawn=(drawn,))
     monkeypatch.setitem(ELEMENTWISE, row.aten, row)
-    ops_of.cache_clear()
+    tables = (ops_of, plain_steps)
+    for table in tables:
+        table.cache_clear()
     try:
         task = build_task(_program("digamma_rowsum"))
     finally:
-        ops_of.cache_clear()
+        for table in tables:
+            table.cache_clear()
     assert task.description == "out = rowsum(digamma(x))"
     assert "own_digammaf(" in lower(read(task))
     own = problem("return torch.digamma(x.abs() + 1) * 2")

@@ -25,6 +25,7 @@ from coding_framework.data.lower.text import (
     Body,
     Places,
     atom,
+    broadcast,
     flat,
     literal,
     plus,
@@ -46,11 +47,13 @@ from coding_framework.data.ops.heads import (
     SCANS,
     Contraction,
     Layout,
+    Pass,
     Row,
     over_axes,
     quotient,
     walks_of,
 )
+from coding_framework.data.ops.scans import Scan
 from coding_framework.data.ops.views import (
     PARTS,
     READERS,
@@ -119,7 +122,7 @@ class Lowering:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.sizes = Sizes(graph, self._tensor)
+        self.sizes = Sizes(graph)
         self.kernels: list[str] = []
         self.host: list[str] = []
         self.memory: dict[Node, Memory] = {
@@ -141,10 +144,6 @@ class Lowering:
         self.names: Counter[str] = Counter()
         self.kernel_of: dict[str, str] = {}
         """Names of kernels by their lines, in which names are numbers."""
-
-    def _tensor(self, argument: str) -> str:
-        """What the host code calls an argument: kernels have its pointer under the plain name."""
-        return argument
 
     # --- the whole file ---
 
@@ -622,12 +621,7 @@ class Lowering:
                 yield there, body.named(kind, "x", cast(text, head[row.of].type.dtype, dtype))
 
         for one in row.passes(head):
-            start = (
-                one.start
-                if one.start in ("true", "false")
-                else literal(number_of(one.start), dtype)
-            )
-            name = known[one.name] = body.variable(kind, one.name, start)
+            name = known[one.name] = body.variable(kind, one.name, start_of(one, dtype))
             with elements() as (_, x):
                 body.line(f"{name} = {typed(one.step, dtype).format(x=x, **known)};")
             worker.join(body, name, kind, typed(one.join, dtype), known["f"])
@@ -675,7 +669,7 @@ class Lowering:
         layout = over_axes((axis_of(head),), head["self"].type.shape, keepdim=True)
         body = self.body()
         places = body.split("i", body.dims(layout.rows), "i")
-        a = body.variable(kind, "running", literal(number_of(scan.start), dtype))
+        a = body.variable(kind, "running", start_of(scan, dtype))
         where = body.variable("int64_t", "where", "0") if scan.arg else ""
         with body.loop("r", body.dims(layout.inner)[0]) as at:
             there = layout.place(body, places, [at])
@@ -865,8 +859,7 @@ class Lowering:
         shape = value.type.shape
         if node.base == "prelu" and name == "weight":
             return ["0"] if shape == (1,) else [places[1]]
-        behind = places[len(places) - len(shape) :]
-        return ["0" if d == 1 else p for d, p in zip(shape, behind, strict=True)]
+        return broadcast(shape, places)
 
 
 def listed(value: Any) -> Iterator[Node]:
@@ -959,9 +952,9 @@ def cast(text: str, of: str, to: str) -> str:
     return f"{atom(text)} != 0" if to == "bool" else f"({other}){atom(text)}"
 
 
-def number_of(text: str) -> float:
-    named = {"INFINITY": float("inf"), "-INFINITY": float("-inf")}
-    return named[text] if text in named else float(text)
+def start_of(one: Pass | Scan, dtype: str) -> str:
+    """What a pass or a scan begins with, as a literal."""
+    return one.start if one.start in ("true", "false") else literal(float(one.start), dtype)
 
 
 def typed(template: str, dtype: str) -> str:

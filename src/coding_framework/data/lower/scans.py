@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from coding_framework.data.lower.naive import Group, cast, number_of, typed
-from coding_framework.data.lower.text import C_TYPES, literal
+from coding_framework.data.lower.naive import Group, cast, start_of, typed
+from coding_framework.data.lower.text import C_TYPES
 from coding_framework.data.lower.workers import WARPS
 from coding_framework.data.ops.heads import SCANS, over_axes
 from coding_framework.data.ops.views import axis_of
@@ -20,7 +20,7 @@ def by_warps(w: Any, group: Group) -> bool:
     scan, dtype = SCANS[head.base], head.type.dtype
     kind, suffix = C_TYPES[dtype].computed, C_TYPES[dtype].suffix
     layout = over_axes((axis,), shape, keepdim=True)
-    start = literal(number_of(scan.start), dtype)
+    start = start_of(scan, dtype)
     body = w.body()
     places = body.split("i", body.dims(layout.rows), "i")
     count = body.dims(layout.inner)[0]

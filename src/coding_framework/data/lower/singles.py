@@ -7,8 +7,8 @@ from typing import Any
 
 import sympy
 
-from coding_framework.data.lower.naive import Group, Memory, cast, number_of, typed
-from coding_framework.data.lower.text import C_TYPES, literal
+from coding_framework.data.lower.naive import Group, Memory, cast, start_of, typed
+from coding_framework.data.lower.text import C_TYPES
 from coding_framework.data.lower.workers import THREADS, Block
 from coding_framework.data.ops.heads import Layout, Row
 
@@ -36,7 +36,7 @@ def one_result(w: Any, group: Group, row: Row, layout: Layout) -> None:
     (one,) = row.passes(head)
     dtype = head.type.dtype
     kind, known = C_TYPES[dtype].computed, w.known_of_row(head)
-    start = one.start if one.start in ("true", "false") else literal(number_of(one.start), dtype)
+    start = start_of(one, dtype)
     join = typed(one.join, dtype)
     count = w.total(layout.inner)
 

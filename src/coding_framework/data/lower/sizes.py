@@ -12,8 +12,7 @@ from coding_framework.data.lower.text import atom
 class Sizes:
     """Gives each size a name or a number. What is no axis itself is computed once, on the host."""
 
-    def __init__(self, graph: Graph, tensor_of: Callable[[str], str]) -> None:
-        """tensor_of: what the host code calls an argument."""
+    def __init__(self, graph: Graph) -> None:
         scalars = {name for name, _ in graph.scalars}
         self._first = graph.sizes
         self._names: dict[Any, str] = {}
@@ -21,9 +20,9 @@ class Sizes:
         """Name -> what it is, in the host's C; in an order in which they can be declared."""
         self.types: dict[str, str] = {}
         for symbol in graph.symbols:
-            at = tensor_of(symbol.argument)
-            said = at if symbol.argument in scalars else f"{at}.size({symbol.axis})"
-            kind = dict(graph.scalars).get(symbol.argument, "int")
+            at = symbol.argument
+            said = at if at in scalars else f"{at}.size({symbol.axis})"
+            kind = dict(graph.scalars).get(at, "int")
             self.said[symbol.name], self.types[symbol.name] = said, kind
         self._taken = {symbol.name for symbol in graph.symbols}
 

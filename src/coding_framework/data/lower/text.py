@@ -98,6 +98,12 @@ def literal(value: Any, dtype: str) -> str:
     return f"{number!r}{suffix}"
 
 
+def broadcast(shape: Sequence[Extent], places: Places) -> list[str]:
+    """Places of a smaller tensor in the places of a larger one."""
+    behind = places[len(places) - len(shape) :]
+    return ["0" if d == 1 else p for d, p in zip(shape, behind, strict=True)]
+
+
 def flat(places: Places, dims: Sequence[str]) -> str:
     """The place in memory of an element of a contiguous tensor."""
     index = "0"

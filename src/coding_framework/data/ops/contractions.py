@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
-from coding_framework.data.graph import Extent, Node
-from coding_framework.data.lower.text import C_TYPES, Body, Places, atom, literal, plus, times
+from coding_framework.data.graph import Node
+from coding_framework.data.lower.text import (
+    C_TYPES,
+    Body,
+    Places,
+    atom,
+    broadcast,
+    literal,
+    plus,
+    times,
+)
 from coding_framework.data.ops.views import Reads
 
 TOGETHER = 4
@@ -85,33 +93,36 @@ def the_sum(places: Places, total: str) -> str:
     return total
 
 
-def broadcast(shape: Sequence[Extent], places: Places) -> list[str]:
-    """Places of a smaller tensor in the places of a larger one."""
-    behind = places[len(places) - len(shape) :]
-    return ["0" if d == 1 else p for d, p in zip(shape, behind, strict=True)]
-
-
 def product(sums: Sums) -> Value:
     """mm, bmm, addmm, baddbmm."""
     reads, node, body = sums.reads, sums.node, sums.body
-    names = {"addmm": ("mat1", "mat2"), "baddbmm": ("batch1", "batch2")}
-    left, right = (node[n] for n in names.get(node.base, ("self", "mat2")))
+    left, right = factors_of(node)
     *batch, row, _ = sums.places
     sums.start()
     with body.loop("k", body.extent(left.type.shape[-1])) as k:
         one = reads.read(left, body, [*batch, row, k])
         sums.add(one, lambda at: reads.read(right, body, [*batch, k, at[-1]]))
+    return lambda places, total: added(reads, node, body, places, total)
 
-    def added(places: Places, total: str) -> str:
-        dtype = node.type.dtype
-        alpha, beta = node.get("alpha", 1), node.get("beta", 1)
-        value = total if alpha == 1 else f"{literal(alpha, dtype)} * {total}"
-        if beta == 0:
-            return value
-        more = atom(reads.read(node["self"], body, broadcast(node["self"].type.shape, places)))
-        return f"{value} + {more if beta == 1 else f'{literal(beta, dtype)} * {more}'}"
 
-    return added if node.base in names else the_sum
+def factors_of(node: Node) -> list[Node]:
+    """Of a product of matrices."""
+    names = {"addmm": ("mat1", "mat2"), "baddbmm": ("batch1", "batch2"),
+             "matmul": ("self", "other")}  # fmt: skip
+    return [node[name] for name in names.get(node.base, ("self", "mat2"))]
+
+
+def added(reads: Reads, node: Node, body: Body, places: Places, total: str) -> str:
+    """What a product of matrices gives: the sum, or more where it adds a tensor to it."""
+    if node.base not in ("addmm", "baddbmm"):
+        return total
+    own, dtype = node["self"], node.type.dtype
+    alpha, beta = node.get("alpha", 1), node.get("beta", 1)
+    value = total if alpha == 1 else f"{literal(alpha, dtype)} * {total}"
+    if beta == 0:
+        return value
+    more = atom(reads.read(own, body, broadcast(own.type.shape, places)))
+    return f"{value} + {more if beta == 1 else f'{literal(beta, dtype)} * {more}'}"
 
 
 def matmul(sums: Sums) -> Value:
@@ -215,9 +226,11 @@ def _without_ellipsis(terms: Sequence[str], tensors: Sequence[Node]) -> list[str
     return found
 
 
-def option(values: Any, axis: int) -> Any:
-    """An option of a convolution for one axis: one number may stand for all."""
-    return values[axis] if len(values) > 1 else values[0]
+def steps_of(node: Node, body: Body, axis: int) -> tuple[str, str, str]:
+    """Stride, padding and dilation of a convolution along an axis: one number may stand for all."""
+    options = (node[name] for name in ("stride", "padding", "dilation"))
+    step, pad, apart = (body.extent(o[axis] if len(o) > 1 else o[0]) for o in options)
+    return step, pad, apart
 
 
 def convolution(sums: Sums) -> Value:
@@ -243,9 +256,7 @@ def _convolution(sums: Sums, reads: Reads, node: Node, body: Body) -> None:
         taps, at = [], []
         for axis, (place, side, length) in enumerate(zip(there, sides, lengths, strict=True)):
             tap = stack.enter_context(body.loop("pqr"[axis], side))
-            step, pad, apart = (
-                body.extent(option(node[name], axis)) for name in ("stride", "padding", "dilation")
-            )
+            step, pad, apart = steps_of(node, body, axis)
             here = plus(times(place, step), times(tap, apart))
             if pad != "0":
                 here = body.let("int", "yxz"[axis], f"{here} - {pad}")
@@ -281,9 +292,7 @@ def _transposed(sums: Sums, reads: Reads, node: Node, body: Body) -> None:
     with ExitStack() as stack:
         taps, at = [], []
         for axis, (place, side, length) in enumerate(zip(there, sides, lengths, strict=True)):
-            step, pad, apart = (
-                body.extent(option(node[name], axis)) for name in ("stride", "padding", "dilation")
-            )
+            step, pad, apart = steps_of(node, body, axis)
             begin = body.let("int", "from", plus(place, pad) if pad != "0" else place)
             if step != "1" and apart == "1":  # only taps that meet an input
                 meets = f"{begin} % {step}"

@@ -13,13 +13,13 @@ from coding_framework.data.lower.text import (
     Body,
     Places,
     atom,
-    literal,
+    broadcast,
     minus,
     over,
     plus,
     times,
 )
-from coding_framework.data.ops.contractions import broadcast, letters_of, option
+from coding_framework.data.ops.contractions import added, factors_of, letters_of, steps_of
 from coding_framework.data.ops.heads import quotient
 from coding_framework.data.ops.views import Reads
 
@@ -53,12 +53,7 @@ Maker = Callable[[Reads, Node], Product | None]
 
 def _matrices(reads: Reads, node: Node) -> Product | None:
     """mm, bmm, addmm, baddbmm, and matmul of at least two axes each."""
-    names = {
-        "addmm": ("mat1", "mat2"),
-        "baddbmm": ("batch1", "batch2"),
-        "matmul": ("self", "other"),
-    }
-    left, right = (node[n] for n in names.get(node.base, ("self", "mat2")))
+    left, right = factors_of(node)
     one, other = left.type.shape, right.type.shape
     if min(len(one), len(other)) < 2:
         return None
@@ -76,22 +71,8 @@ def _matrices(reads: Reads, node: Node) -> Product | None:
     return Product(
         batch, rows, other[-1:], one[-1:], of_left, of_right,
         lambda body, at, row, column: [*at, *row, *column],
-        _added(reads, node) if node.base in ("addmm", "baddbmm") else _as_it_is,
+        lambda body, places, total: added(reads, node, body, places, total),
     )  # fmt: skip
-
-
-def _added(reads: Reads, node: Node) -> Callable[[Body, Places, str], str]:
-    def value(body: Body, places: Places, total: str) -> str:
-        dtype = node.type.dtype
-        alpha, beta = node.get("alpha", 1), node.get("beta", 1)
-        text = total if alpha == 1 else f"{literal(alpha, dtype)} * {total}"
-        if beta == 0:
-            return text
-        own = node["self"]
-        added = atom(reads.read(own, body, broadcast(own.type.shape, places)))
-        return f"{text} + {added if beta == 1 else f'{literal(beta, dtype)} * {added}'}"
-
-    return value
 
 
 def _linear(reads: Reads, node: Node) -> Product | None:
@@ -183,9 +164,7 @@ def _convolution(reads: Reads, node: Node) -> Product | None:
         channel, *taps = k
         places, inside = [], []
         for axis, (place, tap) in enumerate(zip(there, taps, strict=True)):
-            step, pad, apart = (
-                body.extent(option(node[name], axis)) for name in ("stride", "padding", "dilation")
-            )
+            step, pad, apart = steps_of(node, body, axis)
             name, length = "yxz"[axis], body.extent(lengths[axis])
             if turned:
                 here = body.let("int", name, minus(plus(place, pad), times(tap, apart)))

@@ -6,7 +6,7 @@ A view says where in its argument `self` an element lies. A reader writes what g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from coding_framework.data.graph import Node
@@ -15,6 +15,7 @@ from coding_framework.data.lower.text import (
     Body,
     Places,
     atom,
+    broadcast,
     literal,
     minus,
     over,
@@ -46,12 +47,6 @@ def _transpose(node: Node, body: Body, places: Places) -> list[str]:
         one, other = axis_of(node, "dim0"), axis_of(node, "dim1")
         there[one], there[other] = there[other], there[one]
     return there
-
-
-def _expand(node: Node, body: Body, places: Places) -> list[str]:
-    shape = node["self"].type.shape
-    behind = places[len(places) - len(shape) :]
-    return ["0" if dim == 1 else place for dim, place in zip(shape, behind, strict=True)]
 
 
 def _select(node: Node, body: Body, places: Places) -> list[str]:
@@ -134,7 +129,7 @@ VIEWS: Mapping[str, View] = {
     "permute": _permute,
     "transpose": _transpose,
     "t": lambda node, body, places: list(reversed(places)),
-    "expand": _expand,
+    "expand": lambda node, body, places: broadcast(node["self"].type.shape, places),
     "select": _select,
     "slice": _slice,
     "flip": _flip,
@@ -159,34 +154,43 @@ class Reads(Protocol):
 Reader = Callable[[Reads, Node, Body, Places], str]
 
 
+Cases = Iterable[tuple[str, Node, Places]]
+"""(condition, tensor, where in it)"""
+
+
+def _one_of(reads: Reads, node: Node, body: Body, count: int, cases: Cases) -> str:
+    """The element of the first of `count` tensors whose condition holds, of the last one else."""
+    if count == 1:
+        return next(reads.read(tensor, body, there) for _, tensor, there in cases)
+    out = body.variable(C_TYPES[node.type.dtype].computed, node.name)
+    for number, (condition, tensor, there) in enumerate(cases):
+        head = "else" if number else ""
+        head += "" if number == count - 1 else f" if ({condition})"
+        with body.block(head.strip()):
+            body.line(f"{out} = {reads.read(tensor, body, there)};")
+    return out
+
+
 def _cat(reads: Reads, node: Node, body: Body, places: Places) -> str:
     tensors = [t for t in node["tensors"] if t.type.shape != (0,)]
     axis = int(node.get("dim", 0)) % len(node.type.shape)
-    out = body.variable(C_TYPES[node.type.dtype].computed, node.name)
-    start = "0"
-    for number, tensor in enumerate(tensors):
-        end = plus(start, body.extent(tensor.type.shape[axis]))
-        there = [*places[:axis], minus(places[axis], start), *places[axis + 1 :]]
-        head = "if" if number == 0 else "else if"
-        head = "else" if number == len(tensors) - 1 else f"{head} ({places[axis]} < {end})"
-        if len(tensors) == 1:
-            return reads.read(tensor, body, places)
-        with body.block(head):
-            body.line(f"{out} = {reads.read(tensor, body, there)};")
-        start = end
-    return out
+
+    def cases() -> Cases:
+        start = "0"
+        for tensor in tensors:
+            end = plus(start, body.extent(tensor.type.shape[axis]))
+            there = [*places[:axis], minus(places[axis], start), *places[axis + 1 :]]
+            yield f"{places[axis]} < {end}", tensor, there
+            start = end
+
+    return _one_of(reads, node, body, len(tensors), cases())
 
 
 def _stack(reads: Reads, node: Node, body: Body, places: Places) -> str:
     axis = int(node.get("dim", 0)) % len(node.type.shape)
-    there = [*places[:axis], *places[axis + 1 :]]
-    out = body.variable(C_TYPES[node.type.dtype].computed, node.name)
-    for number, tensor in enumerate(node["tensors"]):
-        last = number == len(node["tensors"]) - 1
-        head = "else" if last else f"if ({places[axis]} == {number})"
-        with body.block(head if number == 0 or last else f"else {head}"):
-            body.line(f"{out} = {reads.read(tensor, body, there)};")
-    return out
+    there, tensors = [*places[:axis], *places[axis + 1 :]], node["tensors"]
+    cases = [(f"{places[axis]} == {n}", t, there) for n, t in enumerate(tensors)]
+    return _one_of(reads, node, body, len(tensors), cases)
 
 
 def _pad(reads: Reads, node: Node, body: Body, places: Places) -> str:
@@ -216,14 +220,10 @@ def _index(reads: Reads, body: Body, of: Node, places: Places, extent: str, wish
 
 
 def _gather(reads: Reads, node: Node, body: Body, places: Places) -> str:
+    """`gather`, whose index has all axes, and `index_select`, whose has one."""
     axis = axis_of(node)
-    at = body.let("int", "at", f"(int){atom(reads.read(node['index'], body, places))}")
-    return reads.read(node["self"], body, [*places[:axis], at, *places[axis + 1 :]])
-
-
-def _index_select(reads: Reads, node: Node, body: Body, places: Places) -> str:
-    axis = axis_of(node)
-    at = body.let("int", "at", f"(int){atom(reads.read(node['index'], body, [places[axis]]))}")
+    there = places if node.base == "gather" else [places[axis]]
+    at = body.let("int", "at", f"(int){atom(reads.read(node['index'], body, there))}")
     return reads.read(node["self"], body, [*places[:axis], at, *places[axis + 1 :]])
 
 
@@ -247,8 +247,7 @@ def index_places(reads: Reads, node: Node, body: Body, places: Places) -> list[s
         if index is None:
             there.append(next(others))
             continue
-        behind = shared[rank - len(index.type.shape) :]
-        at = ["0" if d == 1 else p for d, p in zip(index.type.shape, behind, strict=True)]
+        at = broadcast(index.type.shape, shared)
         there.append(_index(reads, body, index, at, body.extent(shape[axis]), "at"))
     return there
 
@@ -302,13 +301,9 @@ def _select_scatter(reads: Reads, node: Node, body: Body, places: Places) -> str
     axis = axis_of(node)
     index = node["index"]
     at = body.extent(index if not _negative(index) else node["self"].type.shape[axis] + index)
-    out = body.variable(C_TYPES[node.type.dtype].computed, node.name)
-    with body.block(f"if ({places[axis]} == {at})"):
-        there = [*places[:axis], *places[axis + 1 :]]
-        body.line(f"{out} = {reads.read(node['src'], body, there)};")
-    with body.block("else"):
-        body.line(f"{out} = {reads.read(node['self'], body, places)};")
-    return out
+    there = [*places[:axis], *places[axis + 1 :]]
+    cases = [(f"{places[axis]} == {at}", node["src"], there), ("", node["self"], places)]
+    return _one_of(reads, node, body, 2, cases)
 
 
 def _slice_scatter(reads: Reads, node: Node, body: Body, places: Places) -> str:
@@ -322,13 +317,9 @@ def _slice_scatter(reads: Reads, node: Node, body: Body, places: Places) -> str:
     inside = [f"{places[axis]} >= {body.extent(start)}", f"{places[axis]} < {body.extent(end)}"]
     if step != 1:
         inside.append(f"{atom(at)} % {step} == 0")
-    out = body.variable(C_TYPES[node.type.dtype].computed, node.name)
-    with body.block(f"if ({' && '.join(inside)})"):
-        there = [*places[:axis], over(at, str(step)), *places[axis + 1 :]]
-        body.line(f"{out} = {reads.read(node['src'], body, there)};")
-    with body.block("else"):
-        body.line(f"{out} = {reads.read(node['self'], body, places)};")
-    return out
+    there = [*places[:axis], over(at, str(step)), *places[axis + 1 :]]
+    cases = [(" && ".join(inside), node["src"], there), ("", node["self"], places)]
+    return _one_of(reads, node, body, 2, cases)
 
 
 def _pixel_shuffle(reads: Reads, node: Node, body: Body, places: Places) -> str:
@@ -367,7 +358,7 @@ READERS: Mapping[str, Reader] = {
     "stack": _stack,
     "constant_pad_nd": _pad,
     "gather": _gather,
-    "index_select": _index_select,
+    "index_select": _gather,
     "embedding": _embedding,
     "index": _index_tensor,
     "arange": _arange,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from coding_framework.data.graph import Node
-from coding_framework.data.lower.text import C_TYPES, FLOATS, HALVES, atom, flat, literal
+from coding_framework.data.lower.text import C_TYPES, FLOATS, HALVES, atom, broadcast, flat, literal
 from coding_framework.data.ops import recurrent
 from coding_framework.data.ops.views import axis_of, index_places, number
 
@@ -43,9 +43,7 @@ def _index_put(lowering: Any, node: Node) -> None:
 
     def write(at: list[str]) -> None:
         there = index_places(lowering, node, body, at)
-        values = node["values"].type.shape
-        tail = at[len(at) - len(values) :] if values else []
-        source = ["0" if size == 1 else p for size, p in zip(values, tail, strict=True)]
+        source = broadcast(node["values"].type.shape, at)
         value = body.let(value_type, "value", lowering.read(node["values"], body, source))
         target = f"out[{flat(there, body.dims(shape))}]"
         if atomic:

@@ -56,20 +56,9 @@ _CALLED = {
 }
 
 
-class Texts(Mapping[str, str]):
-    """A node's arguments as Python, each made when it is asked for."""
-
-    def __init__(self, node: Node, text: Callable[[Any, str], str]) -> None:
-        self.node, self.text = node, text
-
-    def __getitem__(self, name: str) -> str:
-        return self.text(self.node.args[name], name)
-
-    def __iter__(self) -> Any:
-        return iter(self.node.args)
-
-    def __len__(self) -> int:
-        return len(self.node.args)
+def _filled(template: str, node: Node, text: Callable[[Any, str], str]) -> str:
+    """A template with the node's arguments that it names as Python; others are not asked for."""
+    return re.sub(r"{(\w+)}", lambda name: text(node.args[name[1]], name[1]), template)
 
 
 def called(node: Node) -> str:
@@ -84,7 +73,7 @@ def spelled(node: Node, text: Callable[[Any, str], str], plain: bool = False) ->
     if node.op == "getitem":
         of, number = node["self"], node["number"]
         if number == 0 and of.base in _FIRST:
-            return _FIRST[of.base].format_map(Texts(of, text))
+            return _filled(_FIRST[of.base], of, text)
         if number == 0 and of.base.endswith("_with_indices"):
             return _call(of, f"F.{called(of)}", text)
         said = spelled(of, text, plain)
@@ -94,7 +83,7 @@ def spelled(node: Node, text: Callable[[Any, str], str], plain: bool = False) ->
         places = ", ".join(":" if i is None else text(i, "") for i in node["indices"])
         return f"{text(node['self'], 'self')}[{places}]"
     if node.base in _SAID and usual and not plain:
-        return _SAID[node.base].format_map(Texts(node, text))
+        return _filled(_SAID[node.base], node, text)
     return _call(node, _function(node, plain), text)
 
 

@@ -30,7 +30,7 @@ from coding_framework.data.synthesis.function import (
     Params,
     fingerprint,
 )
-from coding_framework.data.synthesis.steps import UNARY, Operand, Step, ops_of, parse_step
+from coding_framework.data.synthesis.steps import OPERANDS, UNARY, Operand, Step, ops_of, parse_step
 from coding_framework.data.synthesis.tasks import make_task
 from coding_framework.types import KernelExample, Split, Task
 
@@ -216,7 +216,6 @@ def _parse_core(token: str) -> tuple[Core, Params] | None:
 
 def primitives() -> tuple[Function, ...]:
     """Every op alone and every layout alone: always in training."""
-    kinds: tuple[Operand, ...] = ("full", "row", "col", "scalar")
     unary = ops_of(*UNARY).values()
     steps = [Step(op) for op in unary if op.constants == ((),)]
     steps += [
@@ -225,7 +224,7 @@ def primitives() -> tuple[Function, ...]:
         if op.constants != ((),)
         for constants in op.constants
     ]
-    steps += [Step(op, operand=kind) for kind in kinds for op in ops_of("operand").values()]
+    steps += [Step(op, operand=kind) for kind in OPERANDS for op in ops_of("operand").values()]
     functions = [Function((step,), MAP) for step in steps]
     functions += [Function((), core) for core in LAYOUTS]
     return tuple(f for f in functions if f.input_range() is not None)

@@ -118,7 +118,7 @@ class Core:
     """Whether sums may be joined by atomic additions."""
 
 
-OPERANDS: Mapping[Operand, tuple[str, ...]] = {
+NAMES: Mapping[Operand, tuple[str, ...]] = {
     "full": ("y", "z"), "row": ("b", "g"), "col": ("c",), "scalar": ("s",),
 }  # fmt: skip
 """Names of the inputs of each kind, in the order in which steps read them."""
@@ -163,7 +163,7 @@ class Function:
 
     def bind(self) -> tuple[tuple[Bound, ...], tuple[Bound, ...]]:
         """The steps before and after the core with the names of their inputs."""
-        names = {kind: iter(given) for kind, given in OPERANDS.items()}
+        names = {kind: iter(given) for kind, given in NAMES.items()}
         before, after = (
             tuple((s, "" if s.operand is None else next(names[s.operand])) for s in half)
             for half in (self.before, self.after)
@@ -254,7 +254,7 @@ class Function:
             or self.dtype not in core.dtypes
             or (before and not reads_before)
             or not set(after) <= set(read_after)
-            or any(used[kind] > len(names) for kind, names in OPERANDS.items())
+            or any(used[kind] > len(names) for kind, names in NAMES.items())
             or any(map(has_redundant, halves))
             or len(self.params) != len(core.letters)
             or not core.check(self.params)

@@ -17,7 +17,7 @@ from typing import Literal
 from coding_framework.data.ops.elementwise import LIMIT, Constants, Drawn, drawn_of
 
 Operand = Literal["full", "row", "col", "scalar"]
-OPERAND_SUFFIX: Mapping[str, Operand] = {"": "full", "row": "row", "col": "col", "scalar": "scalar"}
+OPERANDS: tuple[Operand, ...] = ("full", "row", "col", "scalar")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,16 +169,20 @@ def _constant(text: str) -> float | None:
     return value if _spell(value) == text else None
 
 
+@cache
+def plain_steps() -> Mapping[str, Step]:
+    """Those without constants, by name."""
+    steps = [Step(op) for op in ops_of(*UNARY).values() if op.constants == ((),)]
+    others = ops_of("operand").values()
+    steps += [Step(op, operand=kind) for op in others for kind in OPERANDS]
+    return {step.name: step for step in steps}
+
+
 def parse_step(token: str) -> Step | None:
     """The step that a name's token stands for; None where there is none."""
-    unary, scalars, operands = ops_of(*UNARY), ops_of("scalar"), ops_of("operand")
-    if token in unary and unary[token].constants == ((),):
-        return Step(unary[token])
-    for base in sorted(operands, key=len, reverse=True):
-        rest = token.removeprefix(base)
-        if token.startswith(base) and rest in OPERAND_SUFFIX:
-            return Step(operands[base], operand=OPERAND_SUFFIX[rest])
-    for ops in (scalars, unary):
+    if token in plain_steps():
+        return plain_steps()[token]
+    for ops in (ops_of("scalar"), ops_of(*UNARY)):
         for base in sorted(ops, key=len, reverse=True):
             if not token.startswith(base):
                 continue
