@@ -122,6 +122,8 @@ def _traces(made: Sequence[Made], symbolic: frozenset[Axis], anew: bool) -> list
     """At all shape sets; at the first alone where that holds for the others."""
     first = Trace(made[0], symbolic, anew=anew)
     if symbolic and first.holds_for(made):
+        if not first.answers_for(made):  # is it the same all the same? raises where it is not
+            _aligned(_alike([Trace(m, anew=anew) for m in made]))
         return [first]
     traces = [first, *(Trace(m, anew=anew) for m in made[1:])]
     return traces if symbolic else _alike(traces)

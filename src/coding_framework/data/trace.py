@@ -144,19 +144,21 @@ class Trace:
         }
 
     def holds_for(self, others: Sequence[Made]) -> bool:
-        """Whether no number in it can be a size (the constructor's are the same at all shape sets,
-        and each axis that varies is a symbol), and what was asked of the symbols is so at all."""
+        """Whether no number in it can be a size: the constructor's numbers are the same at all
+        shape sets, and each axis that varies is a symbol."""
+        shapes = [node.meta["val"].shape for node in self.arguments]
+        return all(made.init_args == self.made.init_args for made in others) and not any(
+            expression(shapes[tensor][axis]).is_number for tensor, axis in self.symbolic
+        )
+
+    def answers_for(self, others: Sequence[Made]) -> bool:
+        """Whether what was asked of the symbols has the same answers at all shape sets."""
         import sympy
 
-        shapes = [node.meta["val"].shape for node in self.arguments]
-        return (
-            all(made.init_args == self.made.init_args for made in others)
-            and not any(expression(shapes[t][axis]).is_number for t, axis in self.symbolic)
-            and not any(
-                guard.xreplace(self.values_at(made)) == sympy.false
-                for made in others
-                for guard in self.guards
-            )
+        return not any(
+            guard.xreplace(self.values_at(made)) == sympy.false
+            for made in others
+            for guard in self.guards
         )
 
 
