@@ -10,6 +10,7 @@ from coding_framework.data.kernelbench.problems import problem_task
 from coding_framework.data.parts.join import joined, piece_of, require_joinable, takes
 from coding_framework.data.parts.pieces import Part, finer, parted
 from coding_framework.data.parts.whole import PartsError, whole_of
+from coding_framework.errors import UnreadableError
 from coding_framework.types import Task
 from support.multihead import MULTIHEAD
 
@@ -140,7 +141,7 @@ def test_a_constant_is_written_down_and_one_of_the_size_is_made_in_the_part() ->
 
 
 def test_what_has_no_parts_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(PartsError, match="differ from size to size"):
+    with pytest.raises(UnreadableError, match="different sizes"):
         whole_of(module("return x * 2 if x.size(0) > 90 else x + 1"))
     monkeypatch.setattr("coding_framework.data.parts.whole.MOST_OPERATIONS", 3)
     with pytest.raises(PartsError, match="more than 3 operations"):
