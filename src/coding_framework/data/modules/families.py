@@ -428,8 +428,8 @@ def _matrix_products() -> Drafts:
     for rank, beta, alpha in product((2, 3), (1.0, 0.5, 2.0), (1.0, 0.25, 0.5, 2.0)):
         yield _product(rank, c[rank], a[rank], b[rank], op("addmm", beta=beta, alpha=alpha))
     first = op("matmul", ta=False, tb=False)
-    for rank, after in product((2, 3), ((), *((o,) for o in _AFTER[:4]))):
-        yield _product(rank, a[rank], b[rank], d[rank], first, *after, op("matmul_last"))
+    for rank, then in product((2, 3), ((), *((o,) for o in _AFTER[:4]))):
+        yield _product(rank, a[rank], b[rank], d[rank], first, *then, op("matmul_last"))
 
 
 def _linear_layers() -> Drafts:
