@@ -141,7 +141,8 @@ class SakanaDataLoader:
         if row.op_name not in self._tasks:
             self._tasks[row.op_name] = _task(row)
         task = self._tasks[row.op_name]
-        self.report.skipped["module does not run"] += task is None
+        if task is None:
+            self.report.skipped["module does not run"] += 1
         return task
 
     def judged(

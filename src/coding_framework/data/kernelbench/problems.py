@@ -58,7 +58,7 @@ GPU_BUDGET = Budget(elements=1 << 30, flops=1 << 62, made=1 << 62)
 3.2 billion elements of the largest activations would take more than a GPU of 140 GB has."""
 
 MOST_DRAWN = 1 << 28
-"""Elements of inputs, weights and outputs up to which a problem's own integers are looked at."""
+"""Elements of inputs up to which a problem's own integers are looked at."""
 
 Sizes = dict[str, Values]
 """The constants of each shape set."""
@@ -160,7 +160,8 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
     if not GPU_BUDGET.holds(original):
         real_sizes = shrink(tree, own_sizes, original, GPU_BUDGET)
         real = measure(tree, real_sizes)
-    looked_at = real_sizes if real.elements <= MOST_DRAWN else sizes["main"]
+    handed_over = sum(math.prod(shape) for shape, _ in real.inputs)
+    looked_at = real_sizes if handed_over <= MOST_DRAWN else sizes["main"]
     terms = _scaled_reduction(cases[0].reduction_length, real)
     return Task(
         name=name,

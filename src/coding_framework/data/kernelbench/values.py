@@ -24,6 +24,7 @@ _HUGE = 1e15
 
 
 _MOST_APART = 2
+_MOST_DRAWS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +140,13 @@ def integers_of(tree: ast.Module, values: Values, number: int) -> Integers:
     """Of the input of this number. What `randint` draws differs between the two ends of its range,
     and all else does not. Of several draws it is what all of them may be, or the first; where
     nothing was drawn, the least and the largest that the problem itself gives."""
-    low, high = (own_inputs(tree, values, end=end)[number] for end in ("low", "high"))
-    drawn = low < high
-    if bool(drawn.any()):
+    try:
+        low, high = (own_inputs(tree, values, end=end)[number] for end in ("low", "high"))
+        drawn = low < high
+        ranges = set(zip(low[drawn].tolist(), high[drawn].tolist(), strict=True))
+    except Exception:  # of theirs, as where a length is drawn
+        ranges = set()
+    if 0 < len(ranges) <= _MOST_DRAWS:  # more are sums of draws, or what comes of other numbers
         ends = low[drawn].max(), high[drawn].min()
         least, most = map(int, ends if ends[0] <= ends[1] else (low[drawn][0], high[drawn][0]))
         fixed = low[~drawn]
