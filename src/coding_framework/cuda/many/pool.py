@@ -340,7 +340,7 @@ class _Worker:
             return answer
         except TimeoutError as e:
             raise _WorkerDiedError(f"no answer within {wall_s:.0f} s") from e
-        except (OSError, EOFError) as e:
+        except (OSError, EOFError, ValueError) as e:
             raise _WorkerDiedError(self._how_it_ended()) from e
 
     def kill(self) -> None:

@@ -152,10 +152,12 @@ def _require_room(ptx: str, module: ModuleInfo, recorder: PlanRecorder, *, waits
     """Raises CandidateFault for a launch of more blocks than the GPU holds at once, of a kernel
     whose blocks wait for later ones: those never start. waits: whether there is such a kernel."""
     device = gpu(DEFAULT_GPU)
-    for op in recorder.operations:
-        if not isinstance(op, Launch) or not (
-            waits and may_poll(kernel_body(ptx, op.kernel) or "")
-        ):
+    launches = [op for op in recorder.operations if isinstance(op, Launch)]
+    polling = {op.kernel for op in launches if may_poll(kernel_body(ptx, op.kernel) or "")}
+    if not waits or len(polling) != 1:  # of several nobody knows which one waits
+        return
+    for op in launches:
+        if op.kernel not in polling:
             continue
         kernel = module.kernels[op.kernel]
         shared = kernel.static_shared_bytes + op.shared_bytes

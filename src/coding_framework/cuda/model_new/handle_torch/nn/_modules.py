@@ -63,7 +63,8 @@ def _noting(change: Callable[..., None]) -> Callable[..., None]:
 
     def noted(self: Any, name: str, *args: Any, **kwargs: Any) -> None:
         change(self, name, *args, **kwargs)
-        self.__dict__.setdefault("_order", {}).setdefault(name)
+        if any(name in members for members in (self._parameters, self._buffers, self._modules)):
+            self.__dict__.setdefault("_order", {}).setdefault(name)
 
     return noted
 
