@@ -53,7 +53,7 @@ from coding_framework.cuda.model_new.triton_kernels import (
     triton_fingerprint,
     triton_gap,
 )
-from coding_framework.cuda.model_new.triton_program import MADE, PTX, for_emulator
+from coding_framework.cuda.model_new.triton_program import CHECKED, MADE, PTX, for_emulator
 from coding_framework.cuda.sandbox import Exit, Job, Limits, Mount, Sandbox, choose_sandbox
 from coding_framework.cuda.sandbox.base import limited
 from coding_framework.cuda.toolchain.architecture import detect_architecture
@@ -362,17 +362,19 @@ class CUDACompiler:
         ended, said = self._run(theirs, self._job(theirs, command, mounts, environment))
         if ended.code != 0 or not all(map(_is_plain, (theirs / PTX, theirs / LAUNCHES_NAME))):
             return ended, said
-        if _is_plain(theirs / MADE):
+        if _is_plain(theirs / MADE) and (theirs / MADE).stat().st_size <= MAX_PTX_BYTES:
             self._made[answer] = (theirs / MADE).read_bytes()
         while len(self._made) > _MADE_KEPT:
             self._made.pop(next(iter(self._made)), None)
         shutil.copyfile(Path(empty.binary_path) / "host.so", folder / "host.so")
         shutil.copyfile(theirs / LAUNCHES_NAME, folder / LAUNCHES_NAME)
         shutil.copyfile(theirs / PTX, folder / "plain.ptx")
-        plain = (theirs / PTX).read_bytes().decode("utf-8", "replace")
-        (folder / PTX).write_bytes(for_emulator(plain).encode())
+        plain = checked = (theirs / PTX).read_bytes().decode("utf-8", "replace")
         toolkit, arch = Mount(self.toolkit.root, "/opt/cuda"), f"sm_{self.architecture}"
         own = "a" if f".target {arch}a\n" in plain else ""
+        if own and self.config.for_gpu and _is_plain(theirs / CHECKED):  # ptxas's text runs there
+            checked = (theirs / CHECKED).read_bytes().decode("utf-8", "replace")
+        (folder / PTX).write_bytes(for_emulator(checked).encode())
         command = [f"{path(toolkit)}/bin/ptxas", "-v", f"-arch={arch}{own}", "-lineinfo"]
         command += ["plain.ptx", "-o", f"kernel.{arch}.cubin"]
         exit_, text = self._run(folder, self._job(folder, command, (toolkit,), {}))

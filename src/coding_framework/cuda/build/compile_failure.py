@@ -111,7 +111,9 @@ def explain_failure(
         rest = f" (and {more} more errors)" if more else ""
         reason = f"{compiler}: {where}{first.message}{rest}"
         return Failure(Status.COMPILE_ERROR, reason, certain=not doubtful)
-    cause = f"a compiler process died of signal {signal}" if signal else "nvcc gave no reason"
+    cause = (
+        f"a compiler process died of signal {signal}" if signal else f"{compiler} gave no reason"
+    )
     return Failure(
         Status.COMPILE_ERROR,
         f"the source does not compile: {cause}",

@@ -21,6 +21,9 @@ import re
 from typing import Any, NoReturn
 
 SOURCE, PTX, MADE = "kernel.cu", "kernel.ptx", "made.json"
+CHECKED = "checked.ptx"
+"""What the emulator reads, where it lacks what the other text uses."""
+ANY_GPU = 80
 PTX_VERSION = 84
 _HEADER = re.compile(r"^\.(?:version|target|address_size)\b[^\n]*\n", re.MULTILINE)
 _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+("[^"\n]*"(?:[ \t]+"[^"\n]*")?)[^\n]*\n', re.M)
@@ -46,11 +49,14 @@ def main() -> None:
     digests = {hashlib.sha256(text.encode()).hexdigest(): text for text in wanted["requests"]}
     for digest, text in digests.items():
         if digest not in made:
-            made[digest] = _compiled(json.loads(text), names, digest[:8], capability)
-    modules = [made[digest][0] for digest in sorted(digests)]
+            made[digest] = _made(json.loads(text), names, digest[:8], capability)
+    modules, checked = ([made[d][n] for d in sorted(digests)] for n in (0, 2))
     launches = {digest: made[digest][1] for digest in digests}
     with open(PTX, "w", encoding="utf-8", newline="") as file:
         file.write(_joined(modules, capability))
+    if checked != modules:
+        with open(CHECKED, "w", encoding="utf-8", newline="") as file:
+            file.write(_joined(checked, capability))
     with open("triton.json", "w", encoding="utf-8") as file:
         json.dump(launches, file)
     with open(MADE, "w", encoding="utf-8") as file:
@@ -122,6 +128,19 @@ def _run_kernels(source: str) -> dict[str, Any]:
 def _is_jit(decorator: ast.expr) -> bool:
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     return ast.unparse(called) in ("triton.jit", "jit", "triton.runtime.jit.jit")
+
+
+def _made(
+    wanted: dict[str, Any], names: dict[str, Any], mark: str, capability: int
+) -> tuple[str, dict[str, Any], str]:
+    """The PTX of one request, what a launch needs, and the PTX that the emulator reads."""
+    ptx, launch = _compiled(wanted, names, mark, capability)
+    if _NEEDS_ITS_GPU.search(ptx) is None:
+        return ptx, launch, ptx
+    checked, other = _compiled(wanted, names, mark, ANY_GPU)
+    for what in ("shared", "scratch"):  # one launch serves both
+        launch[what] = max(launch[what], other[what])
+    return ptx, launch, checked
 
 
 def _compiled(

@@ -46,6 +46,9 @@ from coding_framework.types import Status, Task, TestCase, TestResult
 _BEYOND_A_CHECKER = frozenset({Status.UNSUPPORTED, Status.TIMEOUT})
 """Faults that may be the checker's limits and not the candidate's: a GPU runs more, and faster."""
 
+_AT_ONCE = 8
+"""Triton kernels that one compilation makes: it has a limit of processor time."""
+
 T = TypeVar("T")
 CompileAlso = Callable[[Path, Sequence[Request], VerdictDraft], Path]
 """Makes a build with more extensions or kernels. Raises CandidateFault where that cannot be
@@ -175,9 +178,12 @@ class CandidateTrials:
         if not imports_triton(self._setting.build):
             return
         task, seed = self._draft.task, self._seeds[0]
-        calls = (self._references.get(task, case, seed) for case in cases)
-        if wanted := kernels_wanted(self._setting, calls):
-            build = self._compile_also(self._setting.build, wanted, self._draft)
+        small = [case for case in cases if case not in task.gpu_cases]
+        calls = (self._references.get(task, case, seed) for case in small)
+        wanted = kernels_wanted(self._setting, calls)
+        for at in range(0, len(wanted), _AT_ONCE):
+            some = wanted[at : at + _AT_ONCE]
+            build = self._compile_also(self._setting.build, some, self._draft)
             self._setting = replace(self._setting, build=build)
 
     def _require_end(self, cases: Sequence[TestCase]) -> None:
