@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -42,15 +42,9 @@ def kept(name: str, make: Callable[[], list[Any]]) -> list[Any]:
 @cache
 def digest() -> str:
     """Of this folder's code and data, and of what records are."""
+    key = hashlib.sha256(sys.version.encode())
     folder = Path(__file__).parent
-    files = [*sorted(folder.rglob("*")), folder.parent / "types.py"]
-    return digest_of(f for f in files if f.suffix not in _NOT_CODE)[:32]
-
-
-def digest_of(files: Iterable[Path], more: str = "") -> str:
-    """Of Python, of files' names and contents, and of more."""
-    key = hashlib.sha256(f"{sys.version} {more}".encode())
-    for file in files:
-        if file.is_file():
-            key.update(file.name.encode() + b"\0" + file.read_bytes())
-    return key.hexdigest()
+    for path in [*sorted(folder.rglob("*")), folder.parent / "types.py"]:
+        if path.is_file() and path.suffix not in _NOT_CODE:
+            key.update(str(path.relative_to(folder.parent)).encode() + b"\0" + path.read_bytes())
+    return key.hexdigest()[:32]

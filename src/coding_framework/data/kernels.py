@@ -25,7 +25,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from coding_framework.data.kept import digest_of
 from coding_framework.errors import InfrastructureError, UnreadableError
 from coding_framework.paths import cache_dir, write_atomic
 from coding_framework.types import CALLERS, KernelExample, Task
@@ -84,10 +83,15 @@ def write_all(tasks: Sequence[Task]) -> None:
 @cache
 def compiler_digest() -> str:
     """Of all that kernels depend on beside the task."""
+    key = hashlib.sha256(f"{sys.version} {version('torch')}".encode())
     folder = Path(__file__).parent
-    found = ((folder / part, *sorted((folder / part).rglob("*"))) for part in _COMPILER)
-    files = [f for part in found for f in part if f.suffix in (".py", ".cu")]
-    return digest_of(files, version("torch"))
+    for part in _COMPILER:
+        place = folder / part
+        files = sorted(place.rglob("*")) if place.is_dir() else [place]
+        for file in files:
+            if file.suffix in (".py", ".cu"):
+                key.update(file.name.encode() + b"\0" + file.read_bytes())
+    return key.hexdigest()
 
 
 def _digest(task: Task) -> str:

@@ -31,14 +31,16 @@ from coding_framework.types import Task, TestCase
 KEPT_WHOLE = (
     "linear.default", "matmul.default", "einsum.default", "layer_norm.default",
     "group_norm.default", "lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input",
-    "silu.default", "mish.default", "softplus.default", "elu.default", "hardsigmoid.default",
+    "dropout.default", "gelu.default", "silu.default", "mish.default", "softplus.default",
+    "elu.default", "leaky_relu.default", "hardtanh.default", "hardsigmoid.default",
     "hardswish.default", "log_sigmoid.default", "softmax.int", "log_softmax.int",
-    "_safe_softmax.default", "logsumexp.default", "selu.default", "celu.default", "relu6.default",
-    "softshrink.default", "hardshrink.default", "threshold.default", "adaptive_avg_pool1d.default",
-    "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default", "instance_norm.default",
-    "prelu.default", "std.correction", "pixel_shuffle.default", "lerp.Tensor", "lerp.Scalar",
+    "_softmax.default", "_log_softmax.default", "_safe_softmax.default", "logsumexp.default",
+    "selu.default", "celu.default", "relu6.default", "softshrink.default", "hardshrink.default",
+    "threshold.default", "adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default",
+    "adaptive_avg_pool3d.default", "_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default",
+    "batch_norm.default", "instance_norm.default", "prelu.default", "var.correction",
+    "std.correction", "var_mean.correction", "pixel_shuffle.default", "lerp.Tensor", "lerp.Scalar",
     "addcmul.default", "addcdiv.default", "rms_norm.default", "tril.default", "triu.default",
-    "bilinear.default",
 )  # fmt: skip
 """Operations that PyTorch could take apart and that have a lowering of their own."""
 

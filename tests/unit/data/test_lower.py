@@ -222,8 +222,3 @@ def test_counts_of_known_length_are_added_in_any_order():
     text = lower(read(find_task("countmodc8")))
     assert "atomicAdd((unsigned long long*)&out[" in text
     assert "torch::empty({8}" in text
-
-
-def test_a_bilinear_layer_is_one_kernel():
-    text = lower(problem("return self.two(x, x)", "self.two = nn.Bilinear(48, 48, 3)"))
-    assert kernels(text) == ["bilinear_kernel"]

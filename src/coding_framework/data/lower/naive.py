@@ -35,7 +35,7 @@ from coding_framework.data.lower.text import (
 from coding_framework.data.lower.workers import BLOCK, THREAD, THREADS, Worker
 from coding_framework.data.ops import contractions
 from coding_framework.data.ops.elementwise import (
-    CONDITION,
+    CONDITIONS,
     ELEMENTWISE,
     expression_of,
     is_value,
@@ -283,7 +283,9 @@ class Lowering:
 
     def _require(self, node: Node) -> None:
         known: tuple[Any, ...] = (ELEMENTWISE, VIEWS, READERS, RESHAPES, PARTS, ("getitem",))
-        if node.base in RANDOM or (node.base == "dropout" and node.get("train") and node.get("p")):
+        if node.base in RANDOM or (
+            node.base in ("dropout", "native_dropout") and node.get("train") and node.get("p")
+        ):
             raise UnreadableError(
                 f"{node.op} draws random numbers, and no kernel can give its output "
                 f"({node.line}): switch dropout off (.eval() in __init__, or p=0), or take the "
@@ -314,7 +316,7 @@ class Lowering:
         own = [i for i in inputs if self.group_of.get(i) is group]
         if not own or any(self._depends(i, group) for i in inputs if i not in own):
             return None
-        if node.base in RESHAPES or node.base == "permute":
+        if node.base in RESHAPES or node.base in ("permute", "transpose"):
             return group
         if node.base not in ELEMENTWISE:
             return None
@@ -716,7 +718,7 @@ class Lowering:
                 there = _matched(body, member.type.shape, of.type.shape, there)
                 self._known(body, member, there, self.read(of, body, at[of][0]))
             elif member.base in VIEWS:
-                there, where = [there[axis % len(there)] for axis in member["dims"]], None
+                there, where = self._turned(member, there), None
                 self._known(body, member, there, self.read(of, body, at[of][0]))
             at[member] = (there, where)
         writes: list[tuple[str, Memory]] = []
@@ -731,6 +733,17 @@ class Lowering:
         for node in needed:
             self.allocate(node)
         return writes
+
+    @staticmethod
+    def _turned(member: Node, places: Places) -> list[str]:
+        """The places of a permuted tensor by those of what it is of."""
+        rank = len(places)
+        if member.base == "permute":
+            return [places[axis % rank] for axis in member["dims"]]
+        one, other = axis_of(member, "dim0"), axis_of(member, "dim1")
+        turned = list(places)
+        turned[one], turned[other] = turned[other], turned[one]
+        return turned
 
     def _known(self, body: Body, node: Node, places: Places, value: str) -> None:
         body.once((node, tuple(places)), lambda: value)
@@ -814,10 +827,13 @@ class Lowering:
                 return self.read(source, body, places)
             raise lacking(source, f": its result {which}")
         axis = axis_of(source)
-        start = "0"
-        for one in source.types[:which]:
-            start = plus(start, body.extent(one.shape[axis]))
-        there = [*places[:axis], plus(start, places[axis]), *places[axis + 1 :]]
+        if source.base == "unbind":
+            there = [*places[:axis], str(which), *places[axis:]]
+        else:
+            start = "0"
+            for one in source.types[:which]:
+                start = plus(start, body.extent(one.shape[axis]))
+            there = [*places[:axis], plus(start, places[axis]), *places[axis + 1 :]]
         return self.read(source["self"], body, there)
 
     def _elementwise(self, node: Node, body: Body, places: Places) -> str:
@@ -830,7 +846,7 @@ class Lowering:
         for name, value in node.args.items():
             if f"{{{name}}}" not in expression or not is_value(value):
                 continue
-            kind = "bool" if name == CONDITION else dtype
+            kind = "bool" if name in CONDITIONS else dtype
             if isinstance(value, Node):
                 text = self.read(value, body, self._broadcast(node, name, value, places))
                 values[name] = atom(cast(text, value.type.dtype, kind))

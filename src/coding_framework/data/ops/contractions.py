@@ -94,7 +94,7 @@ def the_sum(places: Places, total: str) -> str:
 
 
 def product(sums: Sums) -> Value:
-    """mm, bmm, addmm."""
+    """mm, bmm, addmm, baddbmm."""
     reads, node, body = sums.reads, sums.node, sums.body
     left, right = factors_of(node)
     *batch, row, _ = sums.places
@@ -107,13 +107,14 @@ def product(sums: Sums) -> Value:
 
 def factors_of(node: Node) -> list[Node]:
     """Of a product of matrices."""
-    names = {"addmm": ("mat1", "mat2"), "matmul": ("self", "other")}
+    names = {"addmm": ("mat1", "mat2"), "baddbmm": ("batch1", "batch2"),
+             "matmul": ("self", "other")}  # fmt: skip
     return [node[name] for name in names.get(node.base, ("self", "mat2"))]
 
 
 def added(reads: Reads, node: Node, body: Body, places: Places, total: str) -> str:
     """What a product of matrices gives: the sum, or more where it adds a tensor to it."""
-    if node.base != "addmm":
+    if node.base not in ("addmm", "baddbmm"):
         return total
     own, dtype = node["self"], node.type.dtype
     alpha, beta = node.get("alpha", 1), node.get("beta", 1)

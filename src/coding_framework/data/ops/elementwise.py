@@ -204,6 +204,9 @@ ROWS: Sequence[Elementwise] = (
                     constants=((1.0,), (2.0,), (0.5,), (3.0,))),
         ),
     ),
+    Elementwise("floor_divide", "floor{f}({self} / {other})",
+                whole="({self} / {other}) - (({self} % {other} != 0) && "
+                "(({self} < 0) != ({other} < 0)))"),
     Elementwise("remainder", _REMAINDER, whole=_WHOLE_REMAINDER),
     Elementwise("fmod", "fmod{f}({self}, {other})", whole="{self} % {other}"),
     Elementwise("maximum", "fmax{f}({self}, {other})",
@@ -218,10 +221,14 @@ ROWS: Sequence[Elementwise] = (
     Elementwise("fmin", "fmin{f}({self}, {other})"),
     Elementwise("atan2", "atan2{f}({self}, {other})", costly=True),
     Elementwise("hypot", "hypot{f}({self}, {other})"),
+    Elementwise("xlogy", "{self} == 0.0{f} ? 0.0{f} : {self} * log{f}({other})", costly=True),
     Elementwise("copysign", "copysign{f}({self}, {other})"),
     Elementwise("lerp", "{self} + {weight} * ({end} - {self})"),
     Elementwise("addcmul", "{self} + {value} * {tensor1} * {tensor2}"),
     Elementwise("addcdiv", "{self} + {value} * {tensor1} / {tensor2}"),
+    Elementwise("logaddexp", "fmax{f}({self}, {other}) + "
+        "log1p{f}(exp{f}(-fabs{f}({self} - {other})))",
+                costly=True),
     # functions
     Elementwise("relu", "fmax{f}({self}, 0.0{f})", whole="{self} > 0 ? {self} : 0", drawn=(
         _math("relu", "torch.relu({v})", lambda x: np.maximum(x, 0.0), live=_EDGE,
@@ -230,10 +237,11 @@ ROWS: Sequence[Elementwise] = (
         _math("abs", "torch.abs({v})", np.abs, live=_EDGE, spoken="|{v}|"),)),
     Elementwise("neg", "-{self}", drawn=(
         _math("neg", "-{v}", lambda x: -x, atoms=("scale",)),)),
+    Elementwise("square", "{self} * {self}", drawn=(
+        _math("square", "{v} * {v}", lambda x: x * x, (-1e3, 1e3), spoken="{v}^2"),)),
     Elementwise("pow", "pow{f}({self}, {exponent})", costly=True, when=_power,
                 whole="(int64_t)llrint(pow((double){self}, (double){exponent}))", drawn=(
-        _math("square", "{v} * {v}", lambda x: x * x, (-1e3, 1e3), spoken="{v}^2"),
-        _math("cube", "{v} * {v} * {v}", lambda x: x * x * x, (-50.0, 50.0), spoken="{v}^3"))),
+        _math("cube", "{v} * {v} * {v}", lambda x: x * x * x, (-50.0, 50.0), spoken="{v}^3"),)),
     _function("exp", _math("exp", "torch.exp({v})", np.exp, (-12.0, 5.0))),
     _function("expm1", _math("expm1", "torch.expm1({v})", np.expm1, (-12.0, 5.0),
                              atoms=("exp", "shift"))),
@@ -262,8 +270,9 @@ ROWS: Sequence[Elementwise] = (
     Elementwise("ceil", "ceil{f}({self})", whole="{self}"),
     Elementwise("trunc", "trunc{f}({self})", whole="{self}"),
     Elementwise("round", "rint{f}({self})", whole="{self}"),
-    Elementwise("sign", "(float)(({self} > 0) - ({self} < 0))",
-                whole="({self} > 0) - ({self} < 0)"),
+    Elementwise("frac", "{self} - trunc{f}({self})"),
+    *(Elementwise(name, "(float)(({self} > 0) - ({self} < 0))",
+                  whole="({self} > 0) - ({self} < 0)") for name in ("sign", "sgn")),
     # activations
     Elementwise("silu", "{self} / (1.0{f} + exp{f}(-{self}))", costly=True, drawn=(
         _activation("silu", "F.silu({v})", lambda x: x * _sigmoid(x), _SATURATING, live=_CUT),)),
@@ -324,13 +333,15 @@ ROWS: Sequence[Elementwise] = (
     Elementwise("hardshrink", "fabs{f}({self}) > {lambd} ? {self} : 0.0{f}"),
     Elementwise("prelu", "{self} > 0.0{f} ? {self} : {weight} * {self}"),
     Elementwise("threshold", "{self} > {threshold} ? {self} : {value}"),
-    Elementwise("clamp", "fmin{f}(fmax{f}({self}, {min}), {max})", when=_clamped, drawn=(
+    Elementwise("clamp_min", "fmax{f}({self}, {min})", drawn=(
         _scalar("clampmin", "torch.clamp({v}, min={a})", np.maximum, atoms=("clip",),
-                constants=((-1.0,), (0.5,), (0.1,), (-0.5,)), spoken="max({v}, {a})"),
+                constants=((-1.0,), (0.5,), (0.1,), (-0.5,)), spoken="max({v}, {a})"),)),
+    Elementwise("clamp_max", "fmin{f}({self}, {max})", drawn=(
         _scalar("clampmax", "torch.clamp({v}, max={a})", np.minimum, atoms=("clip",),
-                constants=((1.0,), (0.5,), (1.5,), (2.0,)), spoken="min({v}, {a})"),
+                constants=((1.0,), (0.5,), (1.5,), (2.0,)), spoken="min({v}, {a})"),)),
+    Elementwise("clamp", "fmin{f}(fmax{f}({self}, {min}), {max})", when=_clamped, drawn=(
         _scalar("clamp", "torch.clamp({v}, {a}, {b})", np.clip, atoms=("clip",),
-                constants=((-1.0, 1.0), (0.0, 1.0), (-0.5, 0.5), (-2.0, 1.5), (0.5, 1.5))))),
+                constants=((-1.0, 1.0), (0.0, 1.0), (-0.5, 0.5), (-2.0, 1.5), (0.5, 1.5))),)),
     # truth
     *_comparisons(),
     Elementwise("logical_and", "{self} && {other}", of_operands=True),
@@ -348,9 +359,12 @@ ROWS: Sequence[Elementwise] = (
     Elementwise("isnan", "isnan({self})", of_operands=True),
     Elementwise("isinf", "isinf({self})", of_operands=True),
     Elementwise("where", "{condition} ? {self} : {other}"),
-    # the same value in another type
-    Elementwise("_to_copy", "{self}"),
-    Elementwise("dropout", "{input}"),
+    Elementwise("masked_fill", "{mask} ? {value} : {self}"),
+    # the same value in another place or type
+    *(Elementwise(name, "{self}") for name in (
+        "clone", "alias", "detach", "lift_fresh_copy", "contiguous", "_to_copy", "to",
+    )),
+    *(Elementwise(name, "{input}") for name in ("dropout", "native_dropout")),
     Elementwise("copy", "{src}"),
 )  # fmt: skip
 ELEMENTWISE: Mapping[str, Elementwise] = {row.aten: row for row in ROWS}
@@ -362,8 +376,8 @@ def drawn_of(*kinds: str) -> Iterator[Drawn]:
         yield from (one for row in ELEMENTWISE.values() for one in row.drawn if one.kind == kind)
 
 
-CONDITION = "condition"
-"""The argument that is bool whatever the operation computes in."""
+CONDITIONS = ("condition", "mask")
+"""Arguments that are bool whatever the operation computes in."""
 
 
 def expression_of(row: Elementwise, node: Node, dtype: str) -> str:

@@ -116,7 +116,7 @@ _EXPONENTIALS = Pass("total", "0", "{total} + exp{f}({x} - {most})")
 
 
 def _vector_norm(node: Node) -> tuple[Pass, ...]:
-    order = node.get("ord", 2)
+    order = node.get("ord", node.get("p", 2))
     if order == 2:
         return (Pass("norm", "0", "{norm} + {x} * {x}", end="sqrt{f}({norm})"),)
     if order == 1:
@@ -226,6 +226,7 @@ ROWS: Mapping[str, Row] = {
     "any": _reduction(Pass("found", "false", "{found} || {x}", "{a} || {b}")),
     "all": _reduction(Pass("found", "true", "{found} && {x}", "{a} && {b}")),
     "linalg_vector_norm": Row(_reduced, _vector_norm, "{norm}"),
+    "norm": Row(_reduced, _vector_norm, "{norm}"),
     "var": Row(_reduced, _variance(False), "{squares}"),
     "std": Row(_reduced, _variance(True), "{squares}"),
     "logsumexp": _reduction(MOST, _EXPONENTIALS, result="{most} + log{f}({total})"),
@@ -358,18 +359,24 @@ LOOPS: Mapping[str, Loop | Contraction] = {
     "mm": Contraction(contractions.product, ("self", "mat2")),
     "bmm": Contraction(contractions.product, ("self", "mat2")),
     "matmul": Contraction(contractions.matmul, ("self", "other")),
+    "mv": Contraction(contractions.matmul, ("self", "vec")),
+    "dot": Contraction(contractions.matmul, ("self", "tensor")),
     "addmm": Contraction(contractions.product, ("mat1", "mat2")),
+    "baddbmm": Contraction(contractions.product, ("batch1", "batch2")),
     "linear": Contraction(contractions.linear, ("input", "weight")),
     "bilinear": Contraction(contractions.bilinear, ("input1", "input2", "weight")),
     "einsum": Contraction(contractions.einsum, ("tensors",)),
     "convolution": Contraction(contractions.convolution, ("input", "weight")),
     "max_pool2d_with_indices": Loop(windows.max_pool),
     "max_pool3d_with_indices": Loop(windows.max_pool),
+    "avg_pool1d": Loop(windows.avg_pool),
     "avg_pool2d": Loop(windows.avg_pool),
     "avg_pool3d": Loop(windows.avg_pool),
     "adaptive_avg_pool1d": Loop(windows.adaptive_avg_pool),
     "adaptive_avg_pool2d": Loop(windows.adaptive_avg_pool),
     "adaptive_avg_pool3d": Loop(windows.adaptive_avg_pool),
+    "_adaptive_avg_pool2d": Loop(windows.adaptive_avg_pool),
+    "_adaptive_avg_pool3d": Loop(windows.adaptive_avg_pool),
     "adaptive_max_pool2d": Loop(windows.adaptive_max_pool),
     "adaptive_max_pool3d": Loop(windows.adaptive_max_pool),
     "upsample_nearest2d": Loop(windows.nearest, ("input",)),

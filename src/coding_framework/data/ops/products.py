@@ -52,7 +52,7 @@ Maker = Callable[[Reads, Node], Product | None]
 
 
 def _matrices(reads: Reads, node: Node) -> Product | None:
-    """mm, bmm, addmm, and matmul of at least two axes each."""
+    """mm, bmm, addmm, baddbmm, and matmul of at least two axes each."""
     left, right = factors_of(node)
     one, other = left.type.shape, right.type.shape
     if min(len(one), len(other)) < 2:
@@ -198,7 +198,7 @@ def _convolution(reads: Reads, node: Node) -> Product | None:
 
 
 PRODUCTS: Mapping[str, Maker] = {
-    **dict.fromkeys(("mm", "bmm", "addmm", "matmul"), _matrices),
+    **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "matmul"), _matrices),
     "linear": _linear,
     "einsum": _einsum,
     "convolution": _convolution,

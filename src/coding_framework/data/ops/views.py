@@ -41,6 +41,14 @@ def _permute(node: Node, body: Body, places: Places) -> list[str]:
     return there
 
 
+def _transpose(node: Node, body: Body, places: Places) -> list[str]:
+    there = list(places)
+    if there:
+        one, other = axis_of(node, "dim0"), axis_of(node, "dim1")
+        there[one], there[other] = there[other], there[one]
+    return there
+
+
 def _select(node: Node, body: Body, places: Places) -> list[str]:
     axis = axis_of(node)
     index = node["index"]
@@ -71,6 +79,17 @@ def _flip(node: Node, body: Body, places: Places) -> list[str]:
         minus(f"{body.extent(shape[k])} - 1", place) if k in turned else place
         for k, place in enumerate(places)
     ]
+
+
+def _roll(node: Node, body: Body, places: Places) -> list[str]:
+    shape = node["self"].type.shape
+    there = list(places)
+    for axis, shift in zip(node.get("dims") or [0], node["shifts"], strict=True):
+        dim = body.extent(shape[axis % len(shape)])
+        by = body.extent(shift % shape[axis % len(shape)])
+        place = there[axis % len(shape)]
+        there[axis % len(shape)] = f"({place} + {dim} - {atom(by)}) % {dim}"
+    return there
 
 
 def _repeat(node: Node, body: Body, places: Places) -> list[str]:
@@ -108,15 +127,19 @@ def _diagonal(node: Node, body: Body, places: Places) -> list[str]:
 
 VIEWS: Mapping[str, View] = {
     "permute": _permute,
+    "transpose": _transpose,
+    "t": lambda node, body, places: list(reversed(places)),
     "expand": lambda node, body, places: broadcast(node["self"].type.shape, places),
     "select": _select,
     "slice": _slice,
     "flip": _flip,
+    "roll": _roll,
     "repeat": _repeat,
     "unfold": _unfold,
     "diagonal": _diagonal,
 }
-RESHAPES = ("view", "squeeze", "unsqueeze")
+RESHAPES = ("view", "_unsafe_view", "reshape", "flatten", "unflatten", "view_copy", "squeeze",
+            "unsqueeze")  # fmt: skip
 """The same elements in the same order, in another shape."""
 
 
@@ -161,6 +184,13 @@ def _cat(reads: Reads, node: Node, body: Body, places: Places) -> str:
             start = end
 
     return _one_of(reads, node, body, len(tensors), cases())
+
+
+def _stack(reads: Reads, node: Node, body: Body, places: Places) -> str:
+    axis = int(node.get("dim", 0)) % len(node.type.shape)
+    there, tensors = [*places[:axis], *places[axis + 1 :]], node["tensors"]
+    cases = [(f"{places[axis]} == {n}", t, there) for n, t in enumerate(tensors)]
+    return _one_of(reads, node, body, len(tensors), cases)
 
 
 def _pad(reads: Reads, node: Node, body: Body, places: Places) -> str:
@@ -262,6 +292,11 @@ def _triangle(sign: str) -> Reader:
     return read
 
 
+def _eye(reads: Reads, node: Node, body: Body, places: Places) -> str:
+    one, zero = literal(1, node.type.dtype), literal(0, node.type.dtype)
+    return f"{places[0]} == {places[1]} ? {one} : {zero}"
+
+
 def _select_scatter(reads: Reads, node: Node, body: Body, places: Places) -> str:
     axis = axis_of(node)
     index = node["index"]
@@ -295,6 +330,12 @@ def _pixel_shuffle(reads: Reads, node: Node, body: Body, places: Places) -> str:
     return reads.read(node["self"], body, [*batch, there, over(y, r), over(x, r)])
 
 
+def _repeat_interleave(reads: Reads, node: Node, body: Body, places: Places) -> str:
+    axis = axis_of(node)
+    at = over(places[axis], body.extent(node["repeats"]))
+    return reads.read(node["self"], body, [*places[:axis], at, *places[axis + 1 :]])
+
+
 def _frozen_norm(reads: Reads, node: Node, body: Body, places: Places) -> str:
     """A batch norm by the statistics that it was given."""
     suffix = C_TYPES[node.type.dtype].suffix
@@ -314,6 +355,7 @@ def _frozen_norm(reads: Reads, node: Node, body: Body, places: Places) -> str:
 READERS: Mapping[str, Reader] = {
     "_native_batch_norm_legit_no_training": _frozen_norm,
     "cat": _cat,
+    "stack": _stack,
     "constant_pad_nd": _pad,
     "gather": _gather,
     "index_select": _gather,
@@ -322,14 +364,28 @@ READERS: Mapping[str, Reader] = {
     "arange": _arange,
     "full": _full("fill_value"),
     "full_like": _full("fill_value"),
+    "fill": _full("value"),
     "scalar_tensor": _full("s"),
+    "zeros": _constant(0),
+    "zeros_like": _constant(0),
+    "new_zeros": _constant(0),
+    "new_full": _full("fill_value"),
+    "new_ones": _constant(1),
+    "ones": _constant(1),
+    "ones_like": _constant(1),
     "empty": _constant(0),
+    "empty_like": _constant(0),
+    "new_empty": _constant(0),
     "empty_permuted": _constant(0),
     "tril": _triangle("<="),
     "triu": _triangle(">="),
+    "eye": _eye,
     "select_scatter": _select_scatter,
     "slice_scatter": _slice_scatter,
     "pixel_shuffle": _pixel_shuffle,
+    "repeat_interleave": _repeat_interleave,
 }
-PARTS = ("split_with_sizes",)
-"""Several views of one tensor."""
+PARTS: Mapping[str, str] = {
+    "split_with_sizes": "split_sizes", "split": "split_size", "chunk": "chunks", "unbind": "",
+}  # fmt: skip
+"""Several views of one tensor. What is said of their lengths: they stand in the results' types."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from coding_framework.data.graph import Node
-from coding_framework.data.lower.text import C_TYPES, FLOATS, HALVES, atom, broadcast, flat
+from coding_framework.data.lower.text import C_TYPES, FLOATS, HALVES, atom, broadcast, flat, literal
 from coding_framework.data.ops import recurrent
 from coding_framework.data.ops.views import axis_of, index_places, number
 
@@ -63,29 +63,32 @@ def _index_put(lowering: Any, node: Node) -> None:
 
 
 def _written(lowering: Any, node: Node) -> None:
-    """scatter and scatter_add: a copy, and a thread for each line along the axis, so that the order
-    of a sum is always the same."""
+    """index_add, index_copy, scatter and scatter_add: a copy, and a thread for each line along the
+    axis, so that the order of a sum is always the same."""
     axis = axis_of(node)
     copy = lowering.copied(node, node["self"])
     index = node["index"]
-    source = node.get("src", node.get("value"))
+    source = node.get("source", node.get("src", node.get("value")))
     lowering.ready(index)
     if isinstance(source, Node):
         lowering.ready(source)
-    shape = index.type.shape
+    along = node.base.startswith("index")
+    shape = source.type.shape if along else index.type.shape
     count = [1 if a == axis else size for a, size in enumerate(shape)]
     body = lowering.body()
     places = body.split("i", body.dims(count), "i")
     with body.loop("r", body.extent(shape[axis])) as r:
         here = [*places[:axis], r, *places[axis + 1 :]]
-        at = f"(int){atom(lowering.read(index, body, here))}"
+        at = f"(int){atom(lowering.read(index, body, [r] if along else here))}"
         there = [*places[:axis], body.let("int", "at", at), *places[axis + 1 :]]
         value = (
             lowering.read(source, body, here)
             if isinstance(source, Node)
             else number(body, source, node.type.dtype)
         )
-        sign = "+=" if node.base == "scatter_add" else "="
+        alpha = node.get("alpha", 1)
+        value = value if alpha == 1 else f"{literal(alpha, node.type.dtype)} * {atom(value)}"
+        sign = "+=" if node.base in ("index_add", "scatter_add") else "="
         body.line(f"out[{flat(there, body.dims(node.type.shape))}] {sign} {value};")
     lowering.launch(node.name, body, [("out", copy)], count)
 
@@ -139,7 +142,8 @@ def _by_network(lowering: Any, node: Node, axis: int, down: bool) -> None:
         f"    sort_step_kernel<<<{threads}>>>({pointers}, {total}, {padded.name}, {count}, side, "
         f"apart, {str(down).lower()});",
     ]
-    for which, made in lowering.results_of(node).items():
+    results = {1: node} if node.base == "argsort" else lowering.results_of(node)
+    for which, made in results.items():
 
         def value(body: Any, places: Any, which: int = which) -> str:
             length = body.extent(shape[axis])
@@ -181,8 +185,9 @@ def _by_ranks(lowering: Any, node: Node, axis: int, down: bool) -> None:
             same = f"({same} || ({other} != {other} && {value} != {value}))"
         body.line(f"{rank} += {less} || ({same} && {r} < {places[axis]});")
     results = lowering.results_of(node)
+    single = node.base == "argsort"
     writes, lines = [], []
-    for which, made in results.items():
+    for which, made in ({1: node} if single else results).items():
         there = [*places[:axis], rank, *places[axis + 1 :]]
         if node.base in ("kthvalue", "median"):
             there = [*places[:axis], *(["0"] if node["keepdim"] else []), *places[axis + 1 :]]
@@ -209,8 +214,9 @@ def _by_ranks(lowering: Any, node: Node, axis: int, down: bool) -> None:
 
 WHOLES: Mapping[str, Whole] = {
     "index_put": _index_put,
-    **dict.fromkeys(("scatter", "scatter_add"), _written),
+    **dict.fromkeys(("index_add", "index_copy", "scatter", "scatter_add"), _written),
     "sort": _sorted,
+    "argsort": _sorted,
     "topk": _sorted,
     "kthvalue": _sorted,
     "median": _sorted,

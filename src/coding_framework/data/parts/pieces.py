@@ -32,13 +32,13 @@ _MOST_FIXED = 256
 _LONG = 80
 """Characters of an expression from which it has a line of its own."""
 _NAMES = ("x", "y", "z", "w", "u", "v")
-_LIKES = ("full_like",)
+_LIKES = ("zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full")
 """What they are of counts by its shape alone."""
 _REDUCTIONS = (
-    "sum", "mean", "amax", "amin", "prod", "linalg_vector_norm", "logsumexp", "softmax",
+    "sum", "mean", "amax", "amin", "prod", "norm", "linalg_vector_norm", "logsumexp", "softmax",
     "_softmax", "log_softmax", "_log_softmax", "var", "std", "cumsum",
 )  # fmt: skip
-_BETWEEN = (*VIEWS, *RESHAPES, *PARTS, "cat", "copy", "select_scatter", "slice_scatter")
+_BETWEEN = (*VIEWS, *RESHAPES, *PARTS, "cat", "stack", "copy", "select_scatter", "slice_scatter")
 """What computes nothing, and is the whole's."""
 
 
