@@ -334,7 +334,7 @@ class _Worker:
     def ask(self, message: dict[str, Any], wall_s: float) -> dict[str, Any]:
         """Send one message, wait for its answer. Raises _WorkerDiedError."""
         try:
-            self._connection.settimeout(wall_s)
+            self._connection.settimeout(max(wall_s, 0.001))  # 0 would not wait at all
             wire.send(self._connection, message)
             answer: dict[str, Any] = wire.receive(self._connection, 0)
             return answer
