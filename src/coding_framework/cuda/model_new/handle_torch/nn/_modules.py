@@ -63,7 +63,8 @@ def _noting(change: Callable[..., None]) -> Callable[..., None]:
 
     def noted(self: Any, name: str, *args: Any, **kwargs: Any) -> None:
         change(self, name, *args, **kwargs)
-        if any(name in members for members in (self._parameters, self._buffers, self._modules)):
+        kinds = ("_parameters", "_buffers", "_modules")  # none before torch's own __init__
+        if any(name in self.__dict__.get(kind, ()) for kind in kinds):
             self.__dict__.setdefault("_order", {}).setdefault(name)
 
     return noted
