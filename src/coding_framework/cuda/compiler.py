@@ -344,8 +344,8 @@ class CUDACompiler:
         return self._succeeded(exit_, report, folder, digest), True
 
     def _run_triton(self, folder: Path, source: _Source) -> tuple[Exit, str]:
-        """Triton, in whose process the answer's code takes part, in a folder of its own; then ptxas
-        on the one text that the emulator reads too."""
+        """Triton, in whose process the answer's code takes part, in a folder of its own; then
+        ptxas, on the text that the emulator reads too, but for what only the GPU here runs."""
         empty = self.compile_cuda(_EMPTY)
         if empty.binary_path is None:
             raise InfrastructureError(f"an empty host part does not compile: {empty.reason}")

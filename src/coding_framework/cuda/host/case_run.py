@@ -142,7 +142,7 @@ class CaseRun:
         self.inputs = len(tensors) if inputs is None else inputs
         elsewhere = tensors[: self.inputs] if moves else ()
         self._memory = tuple(map(_room, tensors))
-        made = self._placed((*tensors, *elsewhere)) if places is None else places
+        made = placed(device, (*tensors, *elsewhere)) if places is None else places
         first = made[: len(tensors)]
         moved = made[len(tensors) :] or first[: self.inputs]
         self._places = (first, moved + first[self.inputs :])
@@ -333,15 +333,6 @@ class CaseRun:
             raise DeviceError("two devices gave other addresses for the same plan: judge again")
         return twin
 
-    def _placed(self, tensors: Sequence[torch.Tensor]) -> tuple[TensorRef, ...]:
-        """Room for these tensors, in order."""
-        rooms = list(map(_room, tensors))
-        addresses = carry_out(self._device, [("alloc", max(1, nbytes)) for _, nbytes in rooms])
-        return tuple(
-            TensorRef(address + before, tuple(t.shape), tuple(t.stride()), DTYPE_NAMES[t.dtype])
-            for address, (before, _), t in zip(addresses, rooms, tensors, strict=True)
-        )
-
     def _refilling(
         self, places: Sequence[TensorRef], tensors: Sequence[torch.Tensor], counts: bool
     ) -> list[Asked]:
@@ -431,6 +422,16 @@ class CaseRun:
                 Status.RUNTIME_ERROR,
                 f"returned a tensor of {nbytes} bytes at {address:#x}, which lies in no allocation",
             )
+
+
+def placed(device: Device, tensors: Sequence[torch.Tensor]) -> tuple[TensorRef, ...]:
+    """Room on a device for these tensors, in order."""
+    rooms = list(map(_room, tensors))
+    addresses = carry_out(device, [("alloc", max(1, nbytes)) for _, nbytes in rooms])
+    return tuple(
+        TensorRef(address + before, tuple(t.shape), tuple(t.stride()), DTYPE_NAMES[t.dtype])
+        for address, (before, _), t in zip(addresses, rooms, tensors, strict=True)
+    )
 
 
 def _room(tensor: torch.Tensor) -> tuple[int, int]:

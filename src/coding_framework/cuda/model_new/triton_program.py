@@ -5,10 +5,10 @@
 In the current folder lie `kernel.cu`, which is the answer, and `wanted.json`: the compute
 capability to compile for, the answer's requests, and what earlier runs made of some. It writes
 `kernel.ptx`, one module of all kernels, `triton.json` (what a launch needs, by request) and
-`made.json` (its PTX and launch by request). Whatever it writes is the answer's:
-the judge itself runs ptxas, on the text that it tries. Of the answer only imports of Triton,
-constants and functions under `@triton.jit` are run, and what chooses imports or constants by `try`
-or `if`. Errors are printed as nvcc prints them.
+`made.json` (all of each request); where a kernel uses what the emulator has not, also
+`checked.ptx`, which that reads. Whatever it writes is the answer's: the judge itself runs ptxas. Of
+the answer only imports of Triton, constants and functions under `@triton.jit` are run, and what
+chooses imports or constants by `try` or `if`. Errors are printed as nvcc prints them.
 """
 
 from __future__ import annotations

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from coding_framework.cuda.expected.inputs import DTYPE_NAMES
 from coding_framework.cuda.expected.reference import Expectation
+from coding_framework.cuda.host.case_run import placed
 from coding_framework.cuda.host.forward_arguments import forward_arguments
 from coding_framework.cuda.host.paper_device import PaperDevice, ReadsBackError
 from coding_framework.cuda.host.plan_recorder import PlanRecorder, RunLimits
 from coding_framework.cuda.host.wire import Kind
 from coding_framework.cuda.model_new.build import Request, decoded
-from coding_framework.cuda.plan.launch_plan import CandidateFault, ModuleInfo, TensorRef
+from coding_framework.cuda.plan.launch_plan import CandidateFault, ModuleInfo
 from coding_framework.cuda.trial.setup import TrialSetting, open_host
 
 
@@ -36,16 +36,7 @@ def kernels_wanted(setting: TrialSetting, calls: Iterable[Expectation]) -> list[
     ):
         for call in calls:
             host = open_session(call.signature)
-            places = [
-                TensorRef(
-                    paper.alloc(t.untyped_storage().nbytes())
-                    + int(t.storage_offset()) * t.itemsize,
-                    tuple(t.shape),
-                    tuple(t.stride()),
-                    DTYPE_NAMES[t.dtype],
-                )
-                for t in call.tensors
-            ]
+            places = placed(paper, call.tensors)
             recorder.begin()
             names, takes = call.signature.parameter_names, host.functions.get("forward")
             host.call(forward_arguments(places, names, call.scalars, takes))
