@@ -327,19 +327,34 @@ def product(a, b, c):
 """
 
 
-@pytest.mark.parametrize("gpu", [True, False])
-def test_a_hopper_gpu_gets_its_own_products(gpu: bool) -> None:
-    """`wgmma`, which the emulator does not run: it reads what any GPU runs."""
+def compiled(gpu: bool, source: str, kind: str) -> Path:
+    """The build of `product`, of factors of a type."""
     compiler = CUDACompiler(CompilerConfig(architecture=90, for_gpu=gpu))
     request = {
         "kernel": "product",
-        "signature": {"a": "*fp16", "b": "*fp16", "c": "*fp32"},
+        "signature": {"a": f"*{kind}", "b": f"*{kind}", "c": "*fp32"},
         "constants": {},
         "aligned": [0, 1, 2],
         "options": {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None},
     }
-    result = compiler.compile_triton(PRODUCT, [KernelRequest(json.dumps(request), "0")])
+    result = compiler.compile_triton(source, [KernelRequest(json.dumps(request), "0")])
     assert result.success, result.reason
-    build = Path(str(result.binary_path))
+    return Path(str(result.binary_path))
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_a_hopper_gpu_gets_its_own_products(gpu: bool) -> None:
+    """`wgmma`, which the emulator does not run: it reads what any GPU runs."""
+    build = compiled(gpu, PRODUCT, "fp16")
     assert "wgmma" not in (build / "device.ptx").read_text()
     assert (b"sm_90a" in (build / "device.cubin").read_bytes()) is gpu
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_an_answer_cannot_give_the_emulator_another_text(gpu: bool) -> None:
+    forged = "open('checked.ptx', 'w').write('.version 8.4 // forged')"
+    product = "tl.dot(tl.load(a + at), tl.load(b + at))"
+    assert product in PRODUCT
+    source = PRODUCT.replace(product, "tl.load(a + at) * tl.load(b + at)")
+    build = compiled(gpu, f"{source}\nX = {forged}\n", "fp32")
+    assert "forged" not in (build / "device.ptx").read_text()

@@ -137,6 +137,23 @@ def test_a_long_network_has_one_kernel_for_layers_that_differ_in_numbers():
     assert "torch::Tensor p0" in text
 
 
+def test_memory_is_shared_by_tensors_of_which_only_one_is_read_any_more():
+    forward = "first = y = torch.softmax(x, 0)\nfor _ in range(20):\n    "
+    forward += "y = torch.softmax(y * 2, 0)\nreturn torch.softmax(y + first, 0), y"
+    host = lower(problem(forward)).split("forward(")[1].split("\n")
+    memory: dict[str, str] = {}
+    holds: dict[str, str] = {}
+    for line in host:
+        if made := re.search(r"auto&? (\w+) = (?:(\w+);|(?:torch::empty|make)\()", line):
+            memory[made[1]] = memory.get(made[2], made[1])
+            holds[memory[made[1]]] = made[1]
+        elif "<<<" in line or "return" in line:
+            for name in memory.keys() & set(re.findall(r"\w+", line)):
+                assert holds[memory[name]] == name, line  # nothing has been written over it
+    assert len(memory) > 20
+    assert len(set(memory.values())) <= 4
+
+
 def test_layers_of_a_recurrent_net_are_a_loop_of_the_host():
     text = lower(problem("return self.net(x.unsqueeze(1))[0]", "self.net = nn.LSTM(48, 8, 2)"))
     assert text.count("for (int t = 0; t < x_0; t++) {") == 2
