@@ -185,8 +185,7 @@ def test_the_memory_by_which_tensors_travelled_goes_back(build: Path) -> None:
         device.load(build)
         for steps in (1, 2, 4):  # of 256 MiB: each buffer is too small for the next tensor
             at = device.alloc(steps << 28)
-            tensor = torch.full((steps << 26,), float(steps), device=place.device)
-            device.take(at, tensor)
+            device.take(at, torch.full((steps << 26,), float(steps), device=place.device))
         assert exchanged_bytes() >= 4 << 28
         assert used_gib() - before > 1.75
     assert exchanged_bytes() < 1 << 28
