@@ -546,6 +546,9 @@ class Receipt(Record):
     versions: Mapping[str, str] = Field(default_factory=dict)
     clocks: Mapping[str, float] = Field(default_factory=dict)
     seeds: tuple[int, ...] = ()
+    configurations: Mapping[str, int] = Field(default_factory=dict)
+    """By kernel with `triton.autotune`: the place of the configuration that was timed. Empty where
+    the first one was taken untimed."""
     sandbox: str = ""
     protocol: str = ""
     """Version of the judging protocol; a verdict is shared only within one version."""

@@ -24,6 +24,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -33,6 +34,7 @@ from coding_framework.cuda.choose_backend import choose_backend, make_backend
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.device.gpu_sharing import gpus_here
 from coding_framework.cuda.model_new.build import ExtensionWanted, Request, answer_of
+from coding_framework.cuda.model_new.configurations import Tuned, tuned_kernels, with_choice
 from coding_framework.cuda.model_new.extensions import MAX_LATE_REQUESTS, ExtensionRequest
 from coding_framework.cuda.model_new.triton_kernels import MAX_LATE_KERNELS
 from coding_framework.cuda.plan.launch_plan import CandidateFault
@@ -75,6 +77,11 @@ OptionalCheck = Literal["other_draws", "hidden_shapes"]
 set. hidden_shapes: only the shape set that agents see is judged."""
 
 _BASELINE_SECRET = b"baseline"
+_MAX_CONFIGURATIONS = 64
+_TUNING_S = 60.0
+"""Configurations of a kernel that are tried on a GPU, and the time for those of an answer."""
+_ANOTHER_MAY_RUN = frozenset([Status.COMPILE_ERROR, Status.RUNTIME_ERROR])
+"""Statuses of a configuration that asks for more than the GPU has: the autotuner skips it."""
 _FULL_PAUSES_S = (2.0, 5.0, 10.0, 20.0)
 """Where the GPU is full of other judges' work: how long to wait before the candidate's next try."""
 
@@ -163,6 +170,46 @@ class Judge:
         """The verdict on one candidate. Raises UsageError for a task whose reference fails, and
         InfrastructureError for a fault of ours, also a task that nothing could fail; never for
         anything the candidate does."""
+        return self._tuned(task, candidate)[0]
+
+    def _tuned(self, task: Task, candidate: Candidate) -> tuple[Verdict, Candidate]:
+        """The verdict, and the text that it is on: with the fastest right configurations alone
+        where Triton's autotuner would choose. On a GPU only: a modelled time chooses nothing."""
+        verdict, best = self._judged(task, candidate), candidate
+        kernels = self._tuned_kernels(candidate)
+        if not kernels or not (verdict.correct or verdict.status in _ANOTHER_MAY_RUN):
+            return verdict, candidate
+        least_ms = inf if verdict.timing is None else verdict.timing.kernel_ms
+        choice = dict[Tuned, int]()
+        end = time.monotonic() + _TUNING_S
+        for kernel in kernels:
+            for place in range(1, _MAX_CONFIGURATIONS):
+                tried = {**choice, kernel: place}
+                other = Candidate(code=with_choice(candidate.code, tried))
+                found = self._judged(task, other)
+                if found.status is Status.LOAD_ERROR or time.monotonic() > end:
+                    break  # there are no more
+                if found.timing is not None and found.timing.kernel_ms < least_ms:
+                    least_ms, choice, best = found.timing.kernel_ms, tried, other
+        if choice:  # once more: the least of many times is below the usual one
+            again = self._judged(task, best)
+            if again.correct:
+                verdict = again
+            else:
+                choice, best = {}, candidate
+        if not verdict.correct:
+            return verdict, candidate
+        chosen = {kernel.kernel: choice.get(kernel, 0) for kernel in kernels}
+        return _of_configurations(verdict, candidate, chosen), best
+
+    def _tuned_kernels(self, candidate: Candidate) -> tuple[Tuned, ...]:
+        """Those whose configurations this judge tries."""
+        if self.backend != "cuda" or not candidate.is_python:
+            return ()
+        return tuned_kernels(candidate.code)
+
+    def _judged(self, task: Task, candidate: Candidate) -> Verdict:
+        """As `judge`, of this text; it waits where the GPU is full."""
         for pause_s in _FULL_PAUSES_S:
             try:
                 return self._judge(task, candidate)
@@ -288,14 +335,16 @@ class Judge:
         from coding_framework.cuda.templating.make import Subject, make_templates
         from coding_framework.registry.digests import task_id
 
-        draft = self._draft(task, candidate)
+        code, draft = candidate.code, self._draft(task, candidate)
         prepared, sm = self._devices().prepared(task), self._compiler.architecture
         cases, references = self._cases(prepared), self._reference_cache()
+        if self._tuned_kernels(candidate):
+            _, candidate = self._tuned(task, candidate)
         try:
             build = self._compile(candidate, draft)
             while True:
                 setting = self._setting(build)
-                subject = Subject(prepared, task_id(task), candidate.code, setting, sm)
+                subject = Subject(prepared, task_id(task), code, setting, sm)
                 try:
                     return make_templates(subject, cases, references)
                 except ExtensionWanted as wanted:
@@ -472,6 +521,18 @@ class Judge:
 
     def _draft(self, task: Task, candidate: Candidate) -> VerdictDraft:
         return new_draft(task, candidate, self.backend, self._compiler, self.config)
+
+
+def _of_configurations(verdict: Verdict, candidate: Candidate, chosen: dict[str, int]) -> Verdict:
+    """A verdict on one text of an answer as the answer's own, with the configurations it takes."""
+    told = ", ".join(f"{kernel} takes number {place + 1}" for kernel, place in chosen.items())
+    return verdict.model_copy(
+        update={
+            "candidate_sha256": candidate.sha256,
+            "reason": f"{verdict.reason}; of triton.autotune's configurations {told}",
+            "receipt": verdict.receipt.model_copy(update={"configurations": chosen}),
+        }
+    )
 
 
 def _require_launched(kernel_name: str | None, timed: TimedCase) -> None:

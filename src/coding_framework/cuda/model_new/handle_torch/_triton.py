@@ -3,7 +3,8 @@
 A kernel is compiled for how it is called (types, constants, alignment), by the judge, in a process
 of its own: the first such call asks for it, and the answer begins again where it is there, or goes
 on without the launch where the judge only wants to hear of it. Of `triton.autotune` the first
-configuration is taken. Inside of kernels nothing is run here.
+configuration is taken; the judge tries others as texts of their own. Inside of kernels nothing is
+run here.
 """
 
 from __future__ import annotations
