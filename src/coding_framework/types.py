@@ -34,10 +34,22 @@ BackendChoice = Literal["auto", "cuda", "emulator"]
 """auto: a GPU where there is one."""
 SandboxName = Literal["auto", "no-docker", "bubblewrap", "docker", "native"]
 """auto: the first that works here; no-docker: the first that works and is not Docker."""
-BaselinesName = Literal["none", "eager", "compiled"]
-"""Which times of PyTorch a verdict from a GPU holds; compiled: both."""
-BaselineName = Literal["eager", "compiled", "naive"]
-"""What a speedup is over: PyTorch eager, torch.compile, or the task's naive kernel."""
+BaselinesName = Literal["none", "eager", "tf32", "compiled", "all", "max-autotune"]
+"""Which times of PyTorch a verdict from a GPU holds (`TIMED`). max-autotune: all, where
+torch.compile tries every kernel that it has."""
+BaselineName = Literal["eager", "eager_tf32", "compiled", "compiled_tf32", "naive"]
+"""What a speedup is over: PyTorch eager, torch.compile (each as the task asks, or with products in
+TF32), or the task's naive kernel."""
+TIMED: Mapping[BaselinesName, tuple[BaselineName, ...]] = {
+    "none": (),
+    "eager": ("eager",),
+    "tf32": ("eager", "eager_tf32"),
+    "compiled": ("eager", "compiled"),
+    "all": ("eager", "eager_tf32", "compiled", "compiled_tf32"),
+    "max-autotune": ("eager", "eager_tf32", "compiled", "compiled_tf32"),
+}
+RulesName = Literal["ours", "kernelbench", "kernelbench-verified"]
+"""Whose rules an evaluation follows (`rules.RULES`)."""
 HeadersName = Literal["small", "torch"]
 """The torch headers of a compilation: our small ones, or the real ones."""
 TaskScope = Literal["starter", "all"]
@@ -243,6 +255,9 @@ class Task(Record):
     answer may take them there."""
     atomic_order: bool = False
     """True where a correct kernel may add in an order that varies (rerun compared in tolerance)."""
+    workspace_limit: int | None = Field(default=None, ge=0, exclude_if=lambda limit: limit is None)
+    """Bytes that a call may allocate beyond its inputs and outputs: more is a pitfall, and no fault
+    of the kernel's. None: no bound."""
     split: Split = Split.TRAIN
     source: str = "synthesis"
     licence: str = "Apache-2.0"
@@ -486,6 +501,8 @@ class BenchmarkResult(Record):
     kernel_ms_ci95: tuple[float, float]
     eager_ms: float | None = None
     compiled_ms: float | None = None
+    eager_tf32_ms: float | None = Field(default=None, exclude_if=lambda ms: ms is None)
+    compiled_tf32_ms: float | None = Field(default=None, exclude_if=lambda ms: ms is None)
     speedup: float | None = None
     """eager_ms / kernel_ms; None on the emulator."""
     speedup_vs_compiled: float | None = None
@@ -503,11 +520,37 @@ class BenchmarkResult(Record):
     host_ms: float | None = None
     """Processor time that the host code takes for a call on the largest shape set; beyond what any
     launch needs it is part of kernel_ms. None where nobody saw it."""
+    workspace_bytes: int | None = Field(default=None, exclude_if=lambda n: n is None)
+    """Device memory that a call allocates at its peak beyond its inputs and outputs."""
+    eager_workspace_bytes: int | None = Field(default=None, exclude_if=lambda n: n is None)
+    """The same of PyTorch eager, from shapes: tensors alone, without what its libraries take. None
+    where they cannot be counted."""
     modelled: bool
     """True: from the emulator's time model. Only its order is to be trusted."""
     checked: bool = Field(default=True, exclude_if=bool)
     """False: the build was timed without a task, and nobody looked at what it computes. JSON says
     it where it is so."""
+
+    def over(self, baseline: BaselineName) -> float | None:
+        """The time of a baseline over the kernel's; None where it was not measured."""
+        found = getattr(self, f"{baseline}_ms")
+        return None if found is None or not self.kernel_ms else found / self.kernel_ms
+
+    @property
+    def strongest(self) -> BaselineName | None:
+        """The fastest of PyTorch's times; None where there is none."""
+        times = {name: getattr(self, f"{name}_ms") for name in TIMED["all"]}
+        known = {name: ms for name, ms in times.items() if ms is not None}
+        return min(known, key=lambda name: known[name], default=None)
+
+    @property
+    def memory_ratio(self) -> float | None:
+        """Memory that eager holds at its peak over what the kernel does, inputs and outputs
+        included: above 1 the kernel holds less."""
+        own, eager, io = self.workspace_bytes, self.eager_workspace_bytes, self.bytes_moved
+        if own is None or eager is None or not io:
+            return None
+        return (io + eager) / (io + own)
 
 
 class Finding(Record):
@@ -531,6 +574,18 @@ class SafetyReport(Record):
 
     risk_score: float = 0.0
     findings: tuple[Finding, ...] = ()
+
+
+class RulesCheck(Record):
+    """What published rules say of a candidate. Maker: cuda/trial/by_rules. Consumer: evaluation."""
+
+    rules: RulesName
+    passed: bool | None
+    """None: no set of inputs could be compared."""
+    reason: str = ""
+    """Why it is refused, or was not compared."""
+    left_out: tuple[str, ...] = ()
+    """Sets of inputs for which the reference itself has no finite answer."""
 
 
 EMULATOR_OF = "emulator of "
@@ -603,6 +658,8 @@ class Verdict(Record):
     safety: SafetyReport = SafetyReport()
     pitfalls: tuple[Finding, ...] = ()
     cheats: tuple[Finding, ...] = ()
+    by_rules: RulesCheck | None = Field(default=None, exclude_if=lambda found: found is None)
+    """What the published rules say that the judge follows beside its own protocol."""
     receipt: Receipt = Receipt()
 
     @model_validator(mode="after")

@@ -58,8 +58,8 @@ class JudgeSettings(Config):
     workers: int | None = Field(default=None, ge=1)
     """Processes that judge. Default: one a core, of each node with --ray."""
     baselines: BaselinesName = "eager"
-    """Which times of PyTorch are taken beside the kernel's, on a GPU: none, those of eager PyTorch,
-    or with compiled those of torch.compile too."""
+    """Which times of PyTorch are taken beside the kernel's, on a GPU: none, eager, with tf32 eager
+    in TF32 too, with compiled torch.compile too, all four, or these with max-autotune."""
     profile: bool = False
     """Take hardware counters by Nsight Compute, on a GPU."""
 
@@ -165,11 +165,9 @@ def run_secret(folder: Path) -> str:
         raise write_error(path, e) from e
 
 
-def make_ray_judge(
-    settings: JudgeSettings, address: str, *, time_naive: bool = True
-) -> RayJudgePool:
+def make_ray_judge(settings: JudgeSettings, address: str, **judging: Any) -> RayJudgePool:
     """A judge on every node of the Ray cluster at `address` ("local": one on this machine). Where
-    nodes have the resource `judge` they alone do. time_naive: as `make_judge` has it."""
+    nodes have the resource `judge` they alone do. judging: as `make_judge` has it."""
     # read when Ray is imported: it would rebuild the environment of `uv run` on every node
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -181,7 +179,7 @@ def make_ray_judge(
         arguments = {
             **settings.model_dump(),
             "secret": _secret_for_all(settings),
-            "time_naive": time_naive,
+            **judging,
         }
         return RayJudgePool(
             "coding_framework.wiring:make_judge",

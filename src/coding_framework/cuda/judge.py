@@ -45,9 +45,11 @@ from coding_framework.cuda.timing.naive_kernels import NaiveKernels, NaiveWriter
 from coding_framework.cuda.timing.results import TimedCase, summed_counters
 from coding_framework.cuda.trial.verdict_draft import VerdictDraft
 from coding_framework.errors import DeviceFullError, UsageError
+from coding_framework.rules import RULES
 from coding_framework.store.events import log
 from coding_framework.task_shapes import SHAPE_SETS, UNSEEN_SHAPE_SETS, count_shape_sets
 from coding_framework.types import (
+    TIMED,
     BackendChoice,
     BackendName,
     BaselinesName,
@@ -58,6 +60,8 @@ from coding_framework.types import (
     ProbeResult,
     Receipt,
     Record,
+    RulesCheck,
+    RulesName,
     Status,
     Task,
     TestCase,
@@ -101,8 +105,10 @@ class JudgeConfig(Record):
     secret: SecretBytes | None = None
     """Secret of the run; None: 32 random bytes for each `Judge`."""
     baselines: BaselinesName = "eager"
-    """On a GPU: PyTorch's own times beside the candidate's; "compiled": both, and `torch.compile`
-    takes half a minute for a task."""
+    """On a GPU: PyTorch's own times beside the candidate's; `torch.compile` takes half a minute for
+    a task."""
+    rules: RulesName = "ours"
+    """Published rules that are followed beside this judge's own, on the shape set that is timed."""
     time_naive: bool = True
     """On a GPU: time a task's naive kernel for its first verdict, which costs as much as a second
     one; False: its time is told where it is known already, or nothing else is timed."""
@@ -220,7 +226,12 @@ class Judge:
         return self._judge(task, candidate)
 
     def _judge(self, task: Task, candidate: Candidate) -> Verdict:
-        verdict = self._verdict(task, candidate)
+        try:
+            verdict = self._verdict(task, candidate)
+        except RuntimeError as e:
+            if type(e).__name__ != "OutOfMemoryError":  # torch's
+                raise
+            raise DeviceFullError(f"the GPU has no memory left for the judge: {e}") from e
         place = self._devices().place
         if place is not None:
             place.tidy()  # what failed held its tensors until now
@@ -238,13 +249,11 @@ class Judge:
             note_few_sizes(draft)
             note_modes(draft)
             self._try(build, draft)
+            draft.by_rules = self._by_rules(draft)
         except CandidateFault as fault:
             draft.log.output.append(fault.output)
+            draft.by_rules = self._by_rules(draft)
             return draft.verdict(fault.status, fault.reason)
-        except RuntimeError as e:
-            if type(e).__name__ != "OutOfMemoryError":  # torch's
-                raise
-            raise DeviceFullError(f"the GPU has no memory left for the judge: {e}") from e
         off = "".join(f", without {check}" for check in self._without)
         return draft.verdict(Status.CORRECT, f"all {len(draft.log.tests)} comparisons passed{off}")
 
@@ -258,6 +267,21 @@ class Judge:
             trials = self._trials(build, draft, self._tried_seeds())
             cases, drawn = self._cases(draft.task), self._drawn_case(draft.task)
             self._time(trials.try_all(cases, drawn), draft)
+
+    def _by_rules(self, draft: VerdictDraft) -> RulesCheck | None:
+        """What the published rules say, where the configuration names some."""
+        rules = RULES[self.config.rules]
+        if not rules.scales:
+            return None
+        built = None if draft.compilation is None else draft.compilation.binary_path
+        if built is None:
+            return RulesCheck(rules=rules.name, passed=False, reason="it was not built")
+        from coding_framework.cuda.expected.model_calls import one_thread
+
+        self._tell(f"following the rules {rules.name}")
+        with one_thread():
+            trials = self._trials(Path(built), draft, self._seeds)
+            return trials.by_rules(rules, self._secret)
 
     def rest(self) -> None:
         """Give back device memory, since nothing is to be judged for some time: another judge may
@@ -309,7 +333,7 @@ class Judge:
             if found is None:
                 raise CandidateFault(Status.UNSUPPORTED, "the device has no time for this kernel")
             of_no_task = dict.fromkeys(
-                ("eager_ms", "compiled_ms", "speedup", "speedup_vs_compiled")
+                (*(f"{name}_ms" for name in TIMED["all"]), "speedup", "speedup_vs_compiled")
             )
             return found.model_copy(update={**of_no_task, "checked": False})
         raise hand_over(faults[0]) from faults[0]
@@ -442,6 +466,18 @@ class Judge:
         except CandidateFault as fault:
             draft.log.cheat("impossible_time", fault.reason)
             raise
+        self._note_memory(timed.plan.workspace_bytes, draft)
+
+    def _note_memory(self, own: int, draft: VerdictDraft) -> None:
+        """own: bytes that a call allocates beyond its inputs and outputs."""
+        task = draft.task
+        if draft.timing is not None:
+            eager = self._reference_cache().workspace_bytes(task, self._devices().timed_case(task))
+            found = {"workspace_bytes": own, "eager_workspace_bytes": eager}
+            draft.timing = draft.timing.model_copy(update=found)
+        if task.workspace_limit is not None and own > task.workspace_limit:
+            told = f"a call allocates {own} bytes beyond its inputs and outputs"
+            draft.log.note("workspace", "medium", f"{told}; the task allows {task.workspace_limit}")
 
     def _naive_ms(self, timed: TimedCase, draft: VerdictDraft) -> float | None:
         """Time of the task's naive kernel. If the candidate is that kernel, its own measurement

@@ -127,10 +127,11 @@ def line_chart(
     y_from_zero: bool = False,
     x_log: bool = False,
     share: bool = False,
+    joined: bool = True,
 ) -> Markup:
     """Lines with dots, over their bands; series without finite points are left out; "" where none
     has any. x_log: the x are positive, and their axis is logarithmic. share: the
-    y are between 0 and 1, and so is their axis."""
+    y are between 0 and 1, and so is their axis. joined: False: the dots alone."""
     drawn = [_finite(s) for s in series]
     drawn = [s for s in drawn if s.points]
     if not drawn:
@@ -139,9 +140,9 @@ def line_chart(
     body = [*_grid(axes, x_label, y_label), *(_band(axes, s) for s in drawn if s.band)]
     for s in drawn:
         points = " ".join(f"{axes.x(x)},{axes.y(y)}" for x, y in s.points)
-        if len(s.points) > 2:  # two points are no course
+        if joined and len(s.points) > 2:  # two points are no course
             body.append(f'<polyline class="line c{s.colour}" points="{points}"/>')
-        if len(s.points) <= 60:
+        if not joined or len(s.points) <= 60:
             body += [
                 dot(f"dot c{s.colour}", axes.x(x), axes.y(y), 3, f"{s.name}: {x:g}, {y:.4g}")
                 for x, y in s.points

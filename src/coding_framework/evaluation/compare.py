@@ -85,8 +85,8 @@ def compare_runs(
     a: Sequence[SampleRecord], b: Sequence[SampleRecord], thresholds: Sequence[float] = (1.0,)
 ) -> Comparison:
     """thresholds: the p whose fast_p is compared beside the pass rate. Raises UsageError where the
-    runs share fewer than half of A's tasks, or were judged by different protocols."""
-    _require_one_protocol(a, b)
+    runs share fewer than half of A's tasks, or were judged by different protocols or rules."""
+    _require_one_judge(a, b)
     a = once(a)
     b = _by_the_names_of(a, once(b))
     names_a, names_b = ({s.task for s in run if s.masked is None} for run in (a, b))
@@ -161,12 +161,18 @@ def _by_the_names_of(a: Sequence[SampleRecord], b: Sequence[SampleRecord]) -> li
     return [s.model_copy(update={"task": name(s)}) for s in b]
 
 
-def _require_one_protocol(a: Sequence[SampleRecord], b: Sequence[SampleRecord]) -> None:
+def _require_one_judge(a: Sequence[SampleRecord], b: Sequence[SampleRecord]) -> None:
     protocols = sorted({s.protocol for s in (*a, *b) if s.protocol})
     if len(protocols) > 1:
         raise UsageError(
             f"the runs were judged by protocols {' and '.join(protocols)}: judge the older run's "
             "answers again"
+        )
+    rules = sorted({s.rules for s in (*a, *b)})
+    if len(rules) > 1:
+        raise UsageError(
+            f"the runs follow the rules {' and '.join(rules)}, which call other answers correct: "
+            "judge one run's answers again by the rules of the other (--answers, --rules)"
         )
 
 

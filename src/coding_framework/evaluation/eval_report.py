@@ -6,7 +6,7 @@ Kernels, reasons and names are hostile text: the template escapes them, as in `r
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from markupsafe import Markup
@@ -64,6 +64,7 @@ def eval_charts(outcome: EvalOutcome, records: Sequence[SampleRecord]) -> list[t
         *_fast_charts(outcome),
         ("pass@k", _pass_chart(outcome)),
         ("How far the samples of each tier came", _funnel(records)),
+        ("Memory against speed, of the fastest kernel of each task", _memory_chart(records)),
     ]
     groups: dict[str, list[float]] = defaultdict(list)
     for record in records:
@@ -91,11 +92,31 @@ def _fast_charts(outcome: EvalOutcome) -> list[tuple[str, Markup]]:
                 band=tuple((c.p, c.low, c.high) for c in speeds.curve if c.p > 0),
                 colour=i % 5 + 2,
             )
-            for i, (suite, speeds) in enumerate(curves)
+            for i, (suite, speeds) in enumerate(_with_the_best(curves))
         ]
         chart = line_chart(series, x_label="p", y_label="fast_p", y_from_zero=True, x_log=True)
         charts.append((f"fast_p, with 95% bands ({kind})", chart))
     return charts
+
+
+def _with_the_best(curves: Sequence[tuple[str, Speeds]]) -> Iterator[tuple[str, Speeds]]:
+    """Each curve, and behind it that of the fastest samples."""
+    for suite, speeds in curves:
+        yield suite, speeds
+        if speeds.best_curve:
+            yield f"{suite}, best", speeds.model_copy(update={"curve": speeds.best_curve})
+
+
+def _memory_chart(records: Sequence[SampleRecord]) -> Markup:
+    """A dot a task: further right is faster, higher is less memory than eager holds."""
+    series = []
+    for i, suite in enumerate(dict.fromkeys(r.suite for r in records)):
+        best = fastest_by_task(r for r in records if r.suite == suite and not r.suspect).values()
+        points = tuple((gain(r), r.memory) for r in best if r.memory is not None)
+        series.append(Series(name=suite, points=points, colour=i % 5 + 2))
+    return line_chart(
+        series, x_label="speedup", y_label="eager's memory / its own", x_log=True, joined=False
+    )
 
 
 def _pass_chart(outcome: EvalOutcome) -> Markup:
@@ -148,6 +169,7 @@ def _page(
             speeds=[(s.suite, speeds) for s in outcome.suites for speeds in s.overall.speeds],
             charts=charts,
             regressions=outcome.overall.overall.regressions,
+            by_rules=outcome.overall.overall.by_rules,
             differences=()
             if compared is None
             else (*compared.differences, *((compared.speed,) if compared.speed else ())),
@@ -180,6 +202,13 @@ def _facts(outcome: EvalOutcome, records: Sequence[SampleRecord]) -> list[tuple[
         ("sampling", ", ".join(f"{name} {value}" for name, value in identity.sampling.items())),
         ("seed", str(identity.seed)),
     ]
+    if (rules := identity.rules) is not None:
+        facts += [
+            ("rules", f"{rules.name}: {rules.source} at {rules.commit[:12]}"),
+            ("their library calls", rules.libraries),
+            ("their inputs", ", ".join(f"times {scale:g}" for scale in rules.scales)),
+            ("they left out", "; ".join(f"level {k}: {n}" for k, n in rules.left_out.items())),
+        ]
     facts += [(suite, f"digest {digest[:16]}") for suite, digest in identity.suites.items()]
     return facts + [(f"leak, {suite}", told) for suite, told in outcome.leak.items()]
 

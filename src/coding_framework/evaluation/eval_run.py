@@ -24,6 +24,7 @@ from coding_framework.errors import InfrastructureError, PolicyAwayError, RunFol
 from coding_framework.orchestration.turn import Agent, Agents, Answer
 from coding_framework.paths import write_json_atomic
 from coding_framework.registry.digests import task_digest
+from coding_framework.rules import Rules
 from coding_framework.store.events import log
 from coding_framework.store.folder import EvalFolder, locked, require_same_run
 from coding_framework.store.lines import JsonlSink, parsed_lines
@@ -61,6 +62,8 @@ class EvalIdentity(Record):
     baseline: Literal["naive"] | None = None
     """Times that are taken for this baseline alone, so that verdicts without them do not serve; as
     in runs of before, None where there are none."""
+    rules: Rules | None = None
+    """Published rules that are followed beside our own; None, as in runs of before: none."""
     device: str | None = None
     """The GPU that prompts tell of; None, as in runs of before: the default one."""
 

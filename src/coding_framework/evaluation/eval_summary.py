@@ -25,7 +25,7 @@ from coding_framework.evaluation.estimates import (
     share,
 )
 from coding_framework.evaluation.samples import SampleRecord, fastest_by_task, gain
-from coding_framework.types import Record
+from coding_framework.types import TIMED, Record
 
 SLOWER = 0.95
 """A kernel that is slower than the baseline at other shapes by more than this is a regression."""
@@ -52,6 +52,27 @@ class Speeds(Record):
     """Samples whose time cannot be believed, with the reason. The medians and means leave them out;
     fast_p counts them."""
     curve: tuple[CurvePoint, ...] = ()
+    best_curve: tuple[CurvePoint, ...] = ()
+    """Of the fastest sample of each task; () where each task has one sample."""
+    over: Mapping[str, Estimate] = Field(default_factory=dict)
+    """Baseline -> geometric mean of the fastest kernels over it, for all that were measured."""
+    strongest: str = ""
+    """The baseline over which that mean is smallest."""
+    memory: Estimate | None = None
+    """Geometric mean over them of the memory of eager over the kernel's."""
+
+
+class ByRules(Record):
+    """What published rules and our protocol say of the same samples."""
+
+    rules: str
+    theirs: Share
+    """Correct by the published rules alone; samples that they could not compare are left out."""
+    ours: Share
+    refused_by_them: tuple[str, ...]
+    """Correct by our protocol, refused by the rules; with the reason."""
+    refused_by_us: tuple[str, ...]
+    not_compared: tuple[str, ...]
 
 
 class Regressions(Record):
@@ -88,6 +109,7 @@ class Block(Record):
     tokens_per_sample: float | None = None
     tokens_per_verified_kernel: float | None = None
     regressions: Regressions | None = None
+    by_rules: ByRules | None = None
 
 
 class EvalSummary(Record):
@@ -157,6 +179,31 @@ def summarize_samples(
         tokens_per_sample=tokens / len(judged) if tokens else None,
         tokens_per_verified_kernel=tokens / verified if verified and tokens else None,
         regressions=regressions(judged),
+        by_rules=_by_rules(judged),
+    )
+
+
+def _by_rules(judged: Sequence[SampleRecord]) -> ByRules | None:
+    """None where no published rules are followed."""
+    ruled = [s for s in judged if s.rules != "ours"]
+    if not ruled:
+        return None
+    said = [s for s in ruled if s.by_rules is not None]
+    return ByRules(
+        rules=ruled[0].rules,
+        theirs=share(s.by_rules is True for s in said),
+        ours=share(s.status == "correct" for s in ruled),
+        refused_by_them=_named(
+            [s for s in said if s.status == "correct" and not s.by_rules],
+            lambda s: f": {s.by_rules_reason}",
+        ),
+        refused_by_us=_named(
+            [s for s in said if s.status != "correct" and s.by_rules],
+            lambda s: f": {s.status} ({s.reason})",
+        ),
+        not_compared=_named(
+            [s for s in ruled if s.by_rules is None], lambda s: f": {s.by_rules_reason}"
+        ),
     )
 
 
@@ -185,7 +232,11 @@ def _speeds(
         roofs = [s.roofline for s in best if s.roofline is not None]
         fast = {f"fast_{p:g}": rate(rows, p) for p in thresholds}
         fast |= {f"fast_{p:g}@{k}": pass_at(rows, k, p) for p in thresholds for k in ks if k > 1}
-        gains = [gain(s) for s in best if not s.suspect]
+        fastest = [s for s in best if not s.suspect]
+        gains = [gain(s) for s in fastest]
+        over = _over_each(fastest)
+        memory = [s.memory for s in fastest if s.memory is not None]
+        several = curves and len({s.task for s in rows}) < len(rows)
         basis, baseline, device, protocol = conditions
         blocks.append(
             Speeds(
@@ -201,9 +252,29 @@ def _speeds(
                 roofline=median(roofs) if roofs else None,
                 suspects=tuple(f"{s.task}/{s.sample}: {s.suspect}" for s in own if s.suspect),
                 curve=fast_p_curve(rows, thresholds) if curves else (),
+                best_curve=fast_p_curve(_best_of_each(rows), thresholds) if several else (),
+                over=over,
+                strongest=min(over, key=lambda name: over[name].value or 0.0, default=""),
+                memory=geometric_mean(memory) if memory else None,
             )
         )
     return blocks
+
+
+def _best_of_each(rows: Sequence[SampleRecord]) -> list[SampleRecord]:
+    """The fastest sample of each task; any of those that has no correct one."""
+    return list(({s.task: s for s in rows} | fastest_by_task(rows)).values())
+
+
+def _over_each(fastest: Sequence[SampleRecord]) -> dict[str, Estimate]:
+    """Baseline -> geometric mean over it, for those of PyTorch's that all of these kernels have."""
+    found: dict[str, Estimate] = {}
+    for name in TIMED["all"]:
+        times = [(getattr(s, f"{name}_ms"), s.kernel_ms) for s in fastest]
+        known = [base / own for base, own in times if base and own]
+        if known and len(known) == len(times):
+            found[name] = geometric_mean(known)
+    return found
 
 
 def regressions(judged: Sequence[SampleRecord]) -> Regressions | None:

@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from coding_framework.orchestration.turn import UNSUPPORTED_REASON
 from coding_framework.registry.digests import task_digest
 from coding_framework.types import (
+    TIMED,
     BaselineName,
     BenchmarkResult,
     Candidate,
     ConversationTurn,
     CUDAConversationState,
     Record,
+    RulesName,
     Verdict,
 )
 
@@ -30,6 +32,11 @@ Basis = Literal["measured", "modelled"]
 MAX_SPEEDUP = 1000.0
 """Above it a time is doubted, whatever the judge said: PyTorch would have to waste all but a
 thousandth of the device."""
+
+
+_OF_TIMING = {*(f"{name}_ms" for name in (*TIMED["all"], "naive"))} | {
+    "workspace_bytes", "eager_workspace_bytes",
+}  # fmt: skip
 
 
 class SampleRecord(Record):
@@ -57,6 +64,11 @@ class SampleRecord(Record):
     compiled: bool = False
     """Whether any turn compiled."""
     correct: bool = False
+    """By our protocol, and by the published rules where some are followed."""
+    rules: RulesName = "ours"
+    by_rules: bool | None = None
+    """What the published rules alone say; None: there are none, or nothing could be compared."""
+    by_rules_reason: str = ""
     cheats: tuple[str, ...] = ()
     speedup: float | None = None
     """Over `baseline`, of a correct kernel whose time is known."""
@@ -66,7 +78,14 @@ class SampleRecord(Record):
     kernel_ms_low: float | None = None
     kernel_ms_high: float | None = None
     eager_ms: float | None = None
+    eager_tf32_ms: float | None = None
+    compiled_ms: float | None = None
+    compiled_tf32_ms: float | None = None
     naive_ms: float | None = None
+    workspace_bytes: int | None = None
+    eager_workspace_bytes: int | None = None
+    memory: float | None = None
+    """Memory that eager holds at its peak over what the kernel does, with inputs and outputs."""
     roofline: float | None = None
     registers: int | None = None
     spill_bytes: int | None = None
@@ -143,17 +162,19 @@ def _is_correct(turn: ConversationTurn) -> bool:
 
 
 def _verdict_fields(verdict: Verdict, baseline: BaselineName) -> dict[str, object]:
-    timing, compiled = verdict.timing, verdict.compile
+    timing, compiled, ruled = verdict.timing, verdict.compile, verdict.by_rules
     found: dict[str, object] = {
         "status": verdict.status.value,
         "reason": verdict.reason,
-        "correct": verdict.correct,
+        "correct": verdict.correct and (ruled is None or ruled.passed is not False),
         "cheats": tuple(finding.rule for finding in verdict.cheats),
         "device": verdict.receipt.gpu,
         "protocol": verdict.receipt.protocol,
         "registers": None if compiled is None else compiled.registers,
         "spill_bytes": None if compiled is None else compiled.spill_bytes,
     }
+    if ruled is not None:
+        found |= {"rules": ruled.rules, "by_rules": ruled.passed, "by_rules_reason": ruled.reason}
     if timing is None:
         return found
     against: BaselineName = "naive" if timing.modelled else baseline
@@ -166,19 +187,15 @@ def _verdict_fields(verdict: Verdict, baseline: BaselineName) -> dict[str, objec
         "kernel_ms": timing.kernel_ms,
         "kernel_ms_low": timing.kernel_ms_ci95[0],
         "kernel_ms_high": timing.kernel_ms_ci95[1],
-        "eager_ms": timing.eager_ms,
-        "naive_ms": timing.naive_ms,
+        **timing.model_dump(include=_OF_TIMING),
+        "memory": timing.memory_ratio,
         "roofline": timing.roofline_fraction,
     }
 
 
 def _speedup(timing: BenchmarkResult, baseline: BaselineName) -> float | None:
     """None where it is not known, or is no positive number: such a time is a fault, not a gain."""
-    value = {
-        "eager": timing.speedup,
-        "compiled": timing.speedup_vs_compiled,
-        "naive": timing.speedup_vs_naive,
-    }[baseline]
+    value = timing.over(baseline)
     return value if value is not None and math.isfinite(value) and value > 0 else None
 
 

@@ -31,6 +31,7 @@ from coding_framework.data.modules.tasks import module_task
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.problem_loading import ProblemSource, load_problems
 from coding_framework.registry.digests import task_digest
+from coding_framework.rules import Rules
 from coding_framework.store.lines import read_lines
 from coding_framework.types import Record, Task, TaskScope
 
@@ -100,6 +101,31 @@ def load_suite(
             raise UsageError(f"{flag} leaves none of the {len(entries)} tasks of the suite {spec}")
         entries = left
     return EvalSuite(name=spec, tasks=tuple(entries[:limit]), not_applicable=without)
+
+
+def under_rules(suite: EvalSuite, rules: Rules) -> EvalSuite:
+    """The suite as published rules have it: in their precision, without the problems that they
+    leave out. Raises UsageError where it has none of their problems."""
+    if not rules.scales:
+        return suite
+    if any(entry.level is None or entry.number is None for entry in suite.tasks):
+        raise UsageError(
+            f"the rules {rules.name} are of KernelBench's problems, and the suite {suite.name} has "
+            "others: take kernelbench:LEVEL, or leave --rules out"
+        )
+    kept = [e for e in suite.tasks if e.number not in rules.left_out.get(e.level or 0, ())]
+    if not kept:
+        raise UsageError(f"the rules {rules.name} leave out all problems of {suite.name}")
+    if rules.precision == "tf32":
+        from coding_framework.reference_model import in_tf32  # PyTorch
+
+        kept = [
+            e.model_copy(
+                update={"task": e.task.model_copy(update={"reference": in_tf32(e.task.reference)})}
+            )
+            for e in kept
+        ]
+    return suite.model_copy(update={"tasks": tuple(kept)})
 
 
 def _of_modules(drafts: Iterable[ModuleDraft]) -> list[SuiteTask]:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from coding_framework.errors import UsageError
-from coding_framework.types import BaselineName, Config, DTypeName, PromptVersion, TaskScope
+from coding_framework.rules import RULES
+from coding_framework.types import (
+    BaselineName,
+    Config,
+    DTypeName,
+    PromptVersion,
+    RulesName,
+    TaskScope,
+)
 
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """The p of fast_p: KernelBench's."""
 KS = (1, 5, 10, 50, 100)
 
 
+_OF_RULES = {"samples", "baseline"}
 TASK_TOKENS = 2048
 """Of a prompt that shows no earlier kernel."""
 
@@ -61,8 +71,11 @@ class EvalOptions(AskingOptions):
     tokenizer: str | None = None
     """Folder with the tokenizer of the server's model. Default: four characters count as one token
     of a prompt."""
+    rules: RulesName = "ours"
+    """Whose rules count beside our own protocol: of KernelBench's problems its own, or those of
+    KernelBench-Verified. They say samples and baseline, where you do not."""
     samples: int = Field(default=1, ge=1)
-    """Answers to each task."""
+    """Answers to each task. Default: 1, or what the rules say."""
     temperature: float | None = Field(default=None, ge=0.0)
     """Temperature of sampling. Default: 0 for one sample, 1 for several."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
@@ -94,7 +107,8 @@ class EvalOptions(AskingOptions):
     p: str | None = None
     """The p of fast_p, with commas between. Default: KernelBench's, 0 to 2."""
     baseline: BaselineName = "eager"
-    """What measured times are compared with; modelled ones always with the naive kernel."""
+    """What measured times are compared with; modelled ones always with the naive kernel. Default:
+    eager, or what the rules say."""
     ray: str | None = None
     """Judge on the nodes of this Ray cluster: HOST:PORT, auto, or local for a new one here."""
     compare: Path | None = None
@@ -124,6 +138,12 @@ class EvalOptions(AskingOptions):
         """Most tokens of a prompt, where an answer has so many at most."""
         shown = answer if self.turns > 1 else 0
         return self.max_prompt_tokens or TASK_TOKENS + shown
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_rules(cls, given: Any) -> Any:
+        rules = RULES.get(given.get("rules", "ours")) if isinstance(given, dict) else None
+        return given if rules is None else {**rules.model_dump(include=_OF_RULES), **given}
 
     @property
     def heat(self) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coding_framework.agents.devices import told_device
 from coding_framework.cuda.protocol import PROTOCOL
@@ -33,17 +33,18 @@ from coding_framework.evaluation.outcome import (
     summarize_run,
 )
 from coding_framework.evaluation.samples import SampleRecord
-from coding_framework.evaluation.suites import EvalSuite, load_suite
+from coding_framework.evaluation.suites import EvalSuite, load_suite, under_rules
 from coding_framework.monitoring.run_watch import RunWatch
 from coding_framework.monitoring.wandb_sink import EVALUATION_PROJECT, WandbSink, wandb_wanted
 from coding_framework.paths import write_atomic, write_json_atomic
+from coding_framework.rules import RULES
 from coding_framework.run.eval_options import EvalOptions
 from coding_framework.run.eval_sampling import Sample, Sampling, ask_all, sample_all
 from coding_framework.run.eval_speakers import Speaker, speaker_of, weights_of
 from coding_framework.store.folder import EvalFolder
 from coding_framework.store.lines import parsed_lines
 from coding_framework.store.model_card import card_of
-from coding_framework.types import Record, Task
+from coding_framework.types import TIMED, BaselineName, Record, Task
 from coding_framework.wiring import JudgeSettings, make_judge, make_ray_judge, make_reward
 
 WANDB_ROWS = 500
@@ -71,6 +72,7 @@ def run_evaluation(
     """Evaluate a model, or the answers of the options (model None); None where it only asked.
     Raises UsageError for another run's folder before anything is generated, and PolicyError where
     the model fails."""
+    judging = _that_time(options.baseline, judging)
     with ExitStack() as stack:
         speaker = speaker_of(model, plan.suites, options, stack)
         identity = _identity(plan, speaker, options, judging)
@@ -140,7 +142,7 @@ def _suite(name: str, options: EvalOptions) -> EvalSuite:
         keep["--family"] = lambda task: task.family == options.family
     if options.tier is not None:
         keep["--tier"] = lambda task: task.tier == options.tier
-    return load_suite(
+    suite = load_suite(
         name,
         seed=options.seed,
         scope=options.task_scope,
@@ -148,6 +150,16 @@ def _suite(name: str, options: EvalOptions) -> EvalSuite:
         keep=keep,
         limit=options.limit,
     )
+    return under_rules(suite, RULES[options.rules])
+
+
+def _that_time(baseline: BaselineName, judging: JudgeSettings) -> JudgeSettings:
+    """With the times of PyTorch among which the baseline is."""
+    if judging.baselines == "none" or baseline in ("naive", *TIMED[judging.baselines]):
+        return judging
+    wanted = {baseline, *TIMED[judging.baselines]}
+    enough = next(name for name, timed in TIMED.items() if wanted <= {*timed})
+    return judging.model_copy(update={"baselines": enough})
 
 
 def _unanswered(suites: Sequence[EvalSuite], options: EvalOptions) -> dict[str, tuple[str, ...]]:
@@ -169,10 +181,10 @@ def _unanswered(suites: Sequence[EvalSuite], options: EvalOptions) -> dict[str, 
 def _judge(
     plan: EvalPlan, options: EvalOptions, judging: JudgeSettings
 ) -> JudgePool | RayJudgePool:
-    naive = options.baseline == "naive"
+    how: dict[str, Any] = {"time_naive": options.baseline == "naive", "rules": options.rules}
     if options.ray is not None:
-        return make_ray_judge(judging, options.ray, time_naive=naive)
-    return make_judge(**judging.model_dump(), run_folder=options.output_dir, time_naive=naive)
+        return make_ray_judge(judging, options.ray, **how)
+    return make_judge(**judging.model_dump(), run_folder=options.output_dir, **how)
 
 
 def _identity(
@@ -201,6 +213,7 @@ def _identity(
         seed=options.seed,
         judge={**judging.model_dump(mode="json", exclude={"workers"}), "protocol": PROTOCOL},
         baseline="naive" if options.baseline == "naive" and judging.backend != "emulator" else None,
+        rules=RULES[options.rules] if options.rules != "ours" else None,
         device=told_device() if sampling else None,
     )
 

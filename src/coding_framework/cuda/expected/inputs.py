@@ -142,6 +142,18 @@ def draw_large_inputs(
     return picked_inputs(drawn, case, secret, task_digest, seed, device)
 
 
+def draw_evenly(
+    case: TestCase, secret: bytes, task_digest: str, seed: int, device: torch.device
+) -> tuple[torch.Tensor, ...]:
+    """Inputs of the first family alone, even over the domain or normal, whatever their size."""
+    first = len(_UNBOUNDED) * (seed + len(case.inputs))
+    drawn = (
+        draw_large_inputs(case, secret, task_digest, first - j, device)[j]
+        for j in range(len(case.inputs))
+    )
+    return tuple(drawn)
+
+
 def draw_pools(
     case: TestCase, secret: bytes, task_digest: str, seed: int
 ) -> tuple[torch.Tensor, ...]:

@@ -201,6 +201,7 @@ class ReferenceCache:
         self._edges: dict[tuple[str, str], tuple[int, ...]] = {}
         self._informative: dict[tuple[str, tuple[int, ...]], bool] = {}
         self._flops: dict[tuple[str, str], int] = {}
+        self._workspaces: dict[tuple[str, str], int | None] = {}
         self._digested: tuple[Task, str] | None = None
 
     def _digest(self, task: Task) -> str:
@@ -359,12 +360,24 @@ class ReferenceCache:
         if key not in self._flops:
             from coding_framework.cuda.expected.reference_facts import counted_flops
 
-            found = _flops_by_shapes(task, case)
+            found = _by_shapes(counted_flops, task, case)
             if found is None:
                 with self._model(task, case, seed) as (model, expectation):
                     found = counted_flops(model, expectation.inputs)
             self._flops[key] = found
         return self._flops[key]
+
+    def workspace_bytes(self, task: Task, case: TestCase) -> int | None:
+        """Bytes that PyTorch's own call holds at its peak beyond inputs and outputs; None where
+        shapes do not tell, or the reference may not run here."""
+        from coding_framework.cuda.expected.reference_facts import workspace_bytes
+
+        if self._compute is not None or task.source == CALLERS:
+            return None
+        key = (self._digest(task), case.name)
+        if key not in self._workspaces:
+            self._workspaces[key] = _by_shapes(workspace_bytes, task, case)
+        return self._workspaces[key]
 
     def needed_input_bytes(self, task: Task, case: TestCase, seeds: tuple[int, int]) -> int:
         """A lower bound of the bytes of the inputs on which the answer depends. Some fifty runs of
@@ -571,10 +584,10 @@ def _new_model(
     return model
 
 
-def _flops_by_shapes(task: Task, case: TestCase) -> int | None:
-    """Operations of the function counted without doing them; None where it looks at values."""
-    from coding_framework.cuda.expected.reference_facts import counted_flops
-
+def _by_shapes(
+    count: Callable[[nn.Module, list[torch.Tensor]], int], task: Task, case: TestCase
+) -> int | None:
+    """What is counted of a call without doing it; None where the function looks at values."""
     try:
         with torch.device("meta"), _isolated(0):
             inputs = [
@@ -582,7 +595,7 @@ def _flops_by_shapes(task: Task, case: TestCase) -> int | None:
             ]
             load = _model_class.__wrapped__  # nothing of it may be left for real runs
             model = _new_model(load(task.reference), case.init_args or task.init_args, inputs)
-            return counted_flops(model, inputs)
+            return count(model, inputs)
     except Exception:
         return None
 

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._pytree import tree_leaves
 
 from coding_framework.cuda.expected.inputs import distinct_bytes, tensor_bits
+from coding_framework.cuda.plan.launch_plan import most_at_once
 from coding_framework.reference_model import tensors_of
-from coding_framework.reference_model.operations import OperationCounter
+from coding_framework.reference_model.operations import OperationCounter, OperationMode
 
 _SECTOR_BYTES = 32
 _PROBED_SECTORS = 48
@@ -30,6 +34,48 @@ def counted_flops(model: nn.Module, inputs: Sequence[torch.Tensor]) -> int:
     with torch.no_grad(), counter:
         model(*copies)
     return counter.flops
+
+
+def workspace_bytes(model: nn.Module, inputs: Sequence[torch.Tensor]) -> int:
+    """Bytes of the tensors that PyTorch makes and holds at its peak, without those of the inputs,
+    the parameters and the outputs. What its libraries take beside is not seen."""
+    memories = _Memories()
+    with torch.no_grad(), memories:
+        outputs = tensors_of(model(*inputs))
+    return most_at_once(memories.changes, {memories.number_of(t) for t in outputs})
+
+
+class _Memories(OperationMode):  # type: ignore[no-untyped-call]
+    """Notes when operations take memory, and when what they made is gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes: list[tuple[int, int]] = []
+        """(number of a memory, its bytes; 0: it is gone), in order."""
+        self._held: dict[int, tuple[int, StorageWeakRef]] = {}
+        """By PyTorch's own number of it, which is free for another when it is gone."""
+
+    def number_of(self, tensor: torch.Tensor) -> int | None:
+        """None where no operation made its memory."""
+        return self._held.get(tensor.untyped_storage()._cdata, (None,))[0]
+
+    def operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = {t.untyped_storage()._cdata for t in _tensors((args, kwargs))}
+        result = func(*args, **kwargs)
+        for own, (number, held) in list(self._held.items()):
+            if held.expired():
+                del self._held[own]
+                self.changes.append((number, 0))
+        for storage in (t.untyped_storage() for t in _tensors(result)):
+            if storage._cdata not in {*given, *self._held}:
+                number = len(self.changes)
+                self._held[storage._cdata] = number, StorageWeakRef(storage)
+                self.changes.append((number, storage.nbytes()))
+        return result
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
 def needed_input_bytes(

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -40,11 +40,13 @@ from coding_framework.cuda.timing.physical_floor import Peaks, floor_ms, is_impo
 from coding_framework.cuda.timing.profiler import Profile, ReplayFiles, profile_plan
 from coding_framework.cuda.timing.results import TimedCase, measured_result
 from coding_framework.cuda.timing.statistics import Timing
-from coding_framework.errors import DeviceFullError
+from coding_framework.errors import DeviceFullError, UsageError
 from coding_framework.paths import cache_dir, write_json_atomic
 from coding_framework.reference_model import is_in_tf32, products_as_they_are
 from coding_framework.types import (
+    TIMED,
     BackendName,
+    BaselineName,
     BaselinesName,
     BenchmarkResult,
     Status,
@@ -52,7 +54,6 @@ from coding_framework.types import (
     TestCase,
 )
 
-_Mode = Literal["eager", "compiled"]
 _LEAST_MEMORY = 2 << 30
 _MEMORY_FACTOR = 8
 """Device memory that a candidate may take, over that of inputs, parameters and outputs."""
@@ -70,8 +71,8 @@ class CudaBackend:
         launch_wall_s: float = LAUNCH_WALL_S,
         make_checker: Callable[[DeviceProperties], Backend] | None = None,
     ) -> None:
-        """baselines: "compiled" times both. make_checker: makes the backend that judges small
-        shape sets first, for a GPU of these properties."""
+        """baselines: which times of PyTorch are taken. make_checker: makes the backend that judges
+        small shape sets first, for a GPU of these properties."""
         self._wanted = baselines
         self._usual = GpuSettings(launch_wall_s=launch_wall_s)
         with CudaDevice(self._usual) as device:
@@ -103,6 +104,11 @@ class CudaBackend:
         return None
 
     def prepared(self, task: Task) -> Task:
+        if self._properties.major < 8 and is_in_tf32(task.reference):
+            raise UsageError(
+                f"task {task.name!r} asks for TF32, which {self.gpu.name} does not have: judge it "
+                "on a GPU of compute capability 8.0 or newer, or take the statement out"
+            )
         renamed = tuple(
             case
             if case.name.startswith(GPU_CASE)
@@ -192,8 +198,10 @@ class CudaBackend:
             references.flops(task, case, seed),
             self.peaks,
             naive_ms=naive_ms,
-            eager_ms=self._baseline("eager", task),
-            compiled_ms=self._baseline("compiled", task),
+            pytorch_ms={
+                name: self._times_of(_as_asked(name, task)).time_ms(task)
+                for name in TIMED[self._wanted]
+            },
         )
 
     def _require_possible(
@@ -220,28 +228,30 @@ class CudaBackend:
 
     # --- baselines --------------------------------------------------------------------------------
 
-    def _baseline(self, mode: _Mode, task: Task) -> float | None:
+    def _times_of(self, mode: BaselineName) -> BaselineTimes:
         """Milliseconds of PyTorch on the timed shape set, measured once and kept."""
-        if self._wanted == "none" or (mode == "compiled" and self._wanted != "compiled"):
-            return None
-        return self._times_of(mode).time_ms(task)
-
-    def _times_of(self, mode: _Mode) -> BaselineTimes:
         if mode not in self._times:
             every_gpu = replace(self.protocol, event_ms=float(self.protocol.event_ms > 0))
-            salt = f"{mode} {self.gpu.name} {self.gpu.driver} {torch.__version__} {every_gpu}"
+            tuned = " tuned" if self._tunes and mode.startswith("compiled") else ""
+            salt = (
+                f"{mode}{tuned} {self.gpu.name} {self.gpu.driver} {torch.__version__} {every_gpu}"
+            )
             measure = functools.partial(self._measure_baseline, mode)
             self._times[mode] = BaselineTimes(measure, salt)
         return self._times[mode]
 
-    def _measure_baseline(self, mode: _Mode, task: Task) -> float | None:
+    @property
+    def _tunes(self) -> bool:
+        return self._wanted == "max-autotune"
+
+    def _measure_baseline(self, mode: BaselineName, task: Task) -> float | None:
         with self.room(task, self.timed_case(task)):
             timing = self.time_reference(task, mode)
         return None if timing is None else timing.median_ms
 
-    def time_reference(self, task: Task, mode: _Mode) -> Timing | None:
+    def time_reference(self, task: Task, mode: BaselineName) -> Timing | None:
         """PyTorch's own time for a prepared task, on public draws; None where it cannot be
-        compiled."""
+        compiled. Raises DeviceFullError where the GPU has no room for it."""
         require_trusted(task)
         case, digest = self.timed_case(task), task_digest(task)
         with self.place.working():
@@ -252,12 +262,22 @@ class CudaBackend:
             weights = weights_seed(_PUBLIC_SECRET, digest, case, 0)
             with reference_model(task, case, 0, weights, draws[0]) as (model, *_):
                 pass
-        time_it = time_model if mode == "eager" else time_compiled
+        in_tf32 = mode.endswith("_tf32") or is_in_tf32(task.reference)
         try:
-            with products_as_they_are("high" if is_in_tf32(task.reference) else None):
-                return time_it(model, draws, self.place, self.protocol)
+            with products_as_they_are("high" if in_tf32 else None):
+                if mode.startswith("eager"):
+                    return time_model(model, draws, self.place, self.protocol)
+                return time_compiled(model, draws, self.place, self.protocol, tune=self._tunes)
         except torch.OutOfMemoryError as e:
-            raise DeviceFullError(f"the GPU has no room for {task.name} itself: {e}") from e
+            told = f"the GPU has no room for the baseline {mode} of {task.name}"
+            raise DeviceFullError(f"{told}: {e}") from e
+
+
+def _as_asked(name: BaselineName, task: Task) -> BaselineName:
+    """A task in TF32 has PyTorch's products in it anyway: one time serves under both names."""
+    if not is_in_tf32(task.reference):
+        return name
+    return "eager" if name.startswith("eager") else "compiled"
 
 
 def _bandwidth(device: CudaDevice) -> float:

@@ -60,13 +60,20 @@ def time_model(
 
 
 def time_compiled(
-    model: nn.Module, draws: Sequence[Inputs], place: GpuPlace, protocol: TimingProtocol
+    model: nn.Module,
+    draws: Sequence[Inputs],
+    place: GpuPlace,
+    protocol: TimingProtocol,
+    *,
+    tune: bool = False,
 ) -> Timing | None:
-    """As `time_model`, of `torch.compile(model)`; None where it does not compile. Raises
-    torch.OutOfMemoryError where the GPU has no room for it."""
+    """As `time_model`, of `torch.compile(model)`; None where it does not compile. tune: it tries
+    every kernel that it has (max-autotune). Raises torch.OutOfMemoryError where the GPU has no room
+    for it."""
     try:
         torch._dynamo.reset()
-        compiled = torch.compile(model)
+        # the model's call is captured here: by torch.compile's own graphs it would be twice
+        compiled = torch.compile(model, mode="max-autotune-no-cudagraphs" if tune else None)
         with _there(place.device), torch.no_grad():
             compiled(*draws[0])
             torch.cuda.synchronize()

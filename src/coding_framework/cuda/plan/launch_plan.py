@@ -7,6 +7,7 @@ is trusted because the candidate said so: the recorder checks every address, len
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -149,6 +150,34 @@ class LaunchPlan:
     @property
     def launches(self) -> tuple[Launch, ...]:
         return tuple(op for op in self.ops if isinstance(op, Launch))
+
+    @property
+    def workspace_bytes(self) -> int:
+        """What is allocated at its peak, without the memory that outputs lie in."""
+        taken = [op for op in self.ops if isinstance(op, Alloc)]
+        starts = [output.address for output in self.outputs]
+        kept = {a.address for a in taken if any(0 <= s - a.address < a.nbytes for s in starts)}
+        return most_at_once(
+            (
+                (op.address, op.nbytes if isinstance(op, Alloc) else 0)
+                for op in self.ops
+                if isinstance(op, (Alloc, Free))
+            ),
+            kept,
+        )
+
+
+def most_at_once(changes: Iterable[tuple[int, int]], kept: Container[int]) -> int:
+    """The most bytes held at one time. changes: in order (memory, its bytes; 0: it is given back).
+    kept: memories that do not count."""
+    held: dict[int, int] = {}
+    now = most = 0
+    for memory, nbytes in changes:
+        if memory not in kept:
+            now += nbytes - held.get(memory, 0)
+            held[memory] = nbytes
+            most = max(most, now)
+    return most
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ candidate's host never shares a process with a clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coding_framework.cuda.plan.launch_plan import LaunchPlan, LaunchReport
 from coding_framework.cuda.timing.physical_floor import Peaks, roofline_ms
-from coding_framework.types import BenchmarkResult
+from coding_framework.types import BaselineName, BenchmarkResult
 
 if TYPE_CHECKING:  # imports torch, which takes a second
     from coding_framework.cuda.timing.measurement import Measurement
@@ -57,14 +57,13 @@ def measured_result(
     peaks: Peaks,
     *,
     naive_ms: float | None,
-    eager_ms: float | None,
-    compiled_ms: float | None,
+    pytorch_ms: Mapping[BaselineName, float | None],
 ) -> BenchmarkResult:
     """The timing part of a verdict on a GPU, of a case that was measured, beside other times for
     the same function on the same shapes, by the same clock.
 
     flops: of the function's matrix products and convolutions as PyTorch does them; 0: it has none,
-    or none that are counted.
+    or none that are counted. pytorch_ms: of those baselines that were asked for.
     """
     assert timed.measurement is not None
     timing = timed.measurement.timing
@@ -77,10 +76,9 @@ def measured_result(
     return BenchmarkResult(
         kernel_ms=kernel_ms,
         kernel_ms_ci95=(timing.low_ms + delay_ms, timing.high_ms + delay_ms),
-        eager_ms=eager_ms,
-        compiled_ms=compiled_ms,
-        speedup=over(eager_ms),
-        speedup_vs_compiled=over(compiled_ms),
+        **{f"{name}_ms": time_ms for name, time_ms in pytorch_ms.items()},
+        speedup=over(pytorch_ms.get("eager")),
+        speedup_vs_compiled=over(pytorch_ms.get("compiled")),
         naive_ms=naive_ms,
         speedup_vs_naive=over(naive_ms),
         bytes_moved=timed.bytes_moved,

@@ -32,6 +32,7 @@ from coding_framework.cuda.sandbox.reused import reused
 from coding_framework.cuda.timing.backend import Backend
 from coding_framework.cuda.timing.profiler import ReplayFiles
 from coding_framework.cuda.timing.results import TimedCase, summed_counters
+from coding_framework.cuda.trial.by_rules import check_by_rules
 from coding_framework.cuda.trial.fresh_processes import (
     RecordedCall,
     require_published,
@@ -41,7 +42,8 @@ from coding_framework.cuda.trial.setup import TrialSetting, TrialSetup, open_set
 from coding_framework.cuda.trial.survey import kernels_wanted
 from coding_framework.cuda.trial.trial import CaseTrial
 from coding_framework.cuda.trial.verdict_draft import NOT_CHECKED, TrialLog, VerdictDraft
-from coding_framework.types import Status, Task, TestCase, TestResult
+from coding_framework.rules import Rules
+from coding_framework.types import RulesCheck, Status, Task, TestCase, TestResult
 
 _BEYOND_A_CHECKER = frozenset({Status.UNSUPPORTED, Status.TIMEOUT})
 """Faults that may be the checker's limits and not the candidate's: a GPU runs more, and faster."""
@@ -258,6 +260,18 @@ class CandidateTrials:
             finally:
                 if case in self._draft.task.gpu_cases:
                     self._references.leave()
+
+    def by_rules(self, rules: Rules, secret: bytes) -> RulesCheck:
+        """What published rules say of the candidate, whatever the protocol says. secret: to draw
+        with."""
+        task, place = self._draft.task, self._setting.backend.place
+        try:
+            with self._setting.backend.room(task, self._setting.backend.timed_case(task)):
+                return self._until_built(
+                    self._setting, lambda now: check_by_rules(now, task, rules, secret, place)
+                )
+        except CandidateFault as fault:
+            return RulesCheck(rules=rules.name, passed=False, reason=fault.reason)
 
     def _until_built(self, setting: TrialSetting, attempt: Callable[[TrialSetting], T]) -> T:
         """Begins again with a larger build where an answer asks for one."""

@@ -48,7 +48,7 @@ def _run(setting: TrialSetting, task: Task, probe: Probe, secret: bytes, seed: i
     log = TrialLog()
     try:
         with open_setup(setting, expectation) as setup:
-            CaseTrial(task, case, setup, _Only(expectation), (seed,), log).call_once()
+            CaseTrial(task, case, setup, Only(expectation), (seed,), log).call_once()
     except ExtensionWanted:
         return ProbeResult(
             probe=probe, passed=None, detail="for these inputs it asks for kernels not built yet"
@@ -59,7 +59,7 @@ def _run(setting: TrialSetting, task: Task, probe: Probe, secret: bytes, seed: i
     return ProbeResult(probe=probe, passed=True)
 
 
-class _Only:
+class Only:
     """The expectation of the one draw there is."""
 
     def __init__(self, expectation: Expectation) -> None:

@@ -19,6 +19,7 @@ from coding_framework.types import (
     Finding,
     FindingSeverity,
     Receipt,
+    RulesCheck,
     SafetyReport,
     Status,
     Task,
@@ -76,6 +77,7 @@ class VerdictDraft:
     driver: str = ""
     timing: BenchmarkResult | None = None
     counters: Mapping[str, float] = field(default_factory=dict)
+    by_rules: RulesCheck | None = None
 
     def verdict(self, status: Status, reason: str) -> Verdict:
         """The draft as a verdict of this status; timing is kept on `correct` only."""
@@ -100,6 +102,7 @@ class VerdictDraft:
                 ),
             ),
             cheats=tuple(self.log.cheats),
+            by_rules=self.by_rules,
             receipt=self.receipt.model_copy(
                 update={
                     "device": self.device,
