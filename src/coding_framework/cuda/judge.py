@@ -33,6 +33,7 @@ from pydantic import Field, SecretBytes
 from coding_framework.cuda.choose_backend import choose_backend, make_backend
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.device.gpu_sharing import gpus_here
+from coding_framework.cuda.expected.rules import RULES
 from coding_framework.cuda.model_new.build import ExtensionWanted, Request, answer_of
 from coding_framework.cuda.model_new.configurations import Tuned, tuned_kernels, with_choice
 from coding_framework.cuda.model_new.extensions import MAX_LATE_REQUESTS, ExtensionRequest
@@ -45,7 +46,6 @@ from coding_framework.cuda.timing.naive_kernels import NaiveKernels, NaiveWriter
 from coding_framework.cuda.timing.results import TimedCase, summed_counters
 from coding_framework.cuda.trial.verdict_draft import VerdictDraft
 from coding_framework.errors import DeviceFullError, UsageError
-from coding_framework.rules import RULES
 from coding_framework.store.events import log
 from coding_framework.task_shapes import SHAPE_SETS, UNSEEN_SHAPE_SETS, count_shape_sets
 from coding_framework.types import (

@@ -20,11 +20,11 @@ from typing import Any, Literal, Self
 
 from pydantic import ValidationError
 
+from coding_framework.cuda.expected.rules import Rules
 from coding_framework.errors import InfrastructureError, PolicyAwayError, RunFolderError, UsageError
 from coding_framework.orchestration.turn import Agent, Agents, Answer
 from coding_framework.paths import write_json_atomic
 from coding_framework.registry.digests import task_digest
-from coding_framework.rules import Rules
 from coding_framework.store.events import log
 from coding_framework.store.folder import EvalFolder, locked, require_same_run
 from coding_framework.store.lines import JsonlSink, parsed_lines

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from coding_framework.cuda.expected.rules import Rules
 from coding_framework.data.examples import held_out_tasks, training_tasks
 from coding_framework.data.held_out_shapes import with_held_out_shapes
 from coding_framework.data.modules.catalog import module_drafts
@@ -31,7 +32,6 @@ from coding_framework.data.modules.tasks import module_task
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.problem_loading import ProblemSource, load_problems
 from coding_framework.registry.digests import task_digest
-from coding_framework.rules import Rules
 from coding_framework.store.lines import read_lines
 from coding_framework.types import Record, Task, TaskScope
 

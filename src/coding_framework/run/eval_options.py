@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from coding_framework.cuda.expected.rules import RULES
 from coding_framework.errors import UsageError
-from coding_framework.rules import RULES
 from coding_framework.types import (
     BaselineName,
     Config,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coding_framework.agents.devices import told_device
+from coding_framework.cuda.expected.rules import RULES
 from coding_framework.cuda.protocol import PROTOCOL
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.answers import matched, read_answers
@@ -37,7 +38,6 @@ from coding_framework.evaluation.suites import EvalSuite, load_suite, under_rule
 from coding_framework.monitoring.run_watch import RunWatch
 from coding_framework.monitoring.wandb_sink import EVALUATION_PROJECT, WandbSink, wandb_wanted
 from coding_framework.paths import write_atomic, write_json_atomic
-from coding_framework.rules import RULES
 from coding_framework.run.eval_options import EvalOptions
 from coding_framework.run.eval_sampling import Sample, Sampling, ask_all, sample_all
 from coding_framework.run.eval_speakers import Speaker, speaker_of, weights_of

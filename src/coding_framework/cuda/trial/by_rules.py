@@ -22,6 +22,7 @@ from coding_framework.cuda.expected.reference import (
     task_digest,
     weights_seed,
 )
+from coding_framework.cuda.expected.rules import Rules
 from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.expected.tolerance import ExpectedOutput
 from coding_framework.cuda.plan.launch_plan import CandidateFault
@@ -30,7 +31,6 @@ from coding_framework.cuda.trial.probe import Only
 from coding_framework.cuda.trial.setup import TrialSetting, TrialSetup, open_setup
 from coding_framework.errors import UsageError
 from coding_framework.reference_model import run_reference
-from coding_framework.rules import Rules
 from coding_framework.types import RulesCheck, Task, TestCase
 
 _HALF = (torch.float16, torch.bfloat16)

@@ -19,6 +19,7 @@ from coding_framework.cuda.device.work_meter import WorkMeter
 from coding_framework.cuda.expected.edge_draws import edge_seed
 from coding_framework.cuda.expected.inputs import tensor_bytes
 from coding_framework.cuda.expected.reference import Expectation, ReferenceCache
+from coding_framework.cuda.expected.rules import Rules
 from coding_framework.cuda.host.plan_recorder import (
     RunLimits,
     first_budget,
@@ -42,7 +43,6 @@ from coding_framework.cuda.trial.setup import TrialSetting, TrialSetup, open_set
 from coding_framework.cuda.trial.survey import kernels_wanted
 from coding_framework.cuda.trial.trial import CaseTrial
 from coding_framework.cuda.trial.verdict_draft import NOT_CHECKED, TrialLog, VerdictDraft
-from coding_framework.rules import Rules
 from coding_framework.types import RulesCheck, Status, Task, TestCase, TestResult
 
 _BEYOND_A_CHECKER = frozenset({Status.UNSUPPORTED, Status.TIMEOUT})

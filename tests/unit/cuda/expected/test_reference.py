@@ -13,6 +13,7 @@ from coding_framework.commands.failures import EXIT_USAGE, status_of
 from coding_framework.cuda.expected import reference as reference_module
 from coding_framework.cuda.expected.model_calls import call_in_float64
 from coding_framework.cuda.expected.reference import ReferenceCache, expect, task_digest
+from coding_framework.cuda.expected.reference_facts import counted_flops
 from coding_framework.cuda.expected.tolerance import compare
 from coding_framework.errors import BrokenTaskError, DeviceFullError, InfrastructureError
 from coding_framework.types import Task, TensorSpec, TestCase
@@ -276,7 +277,7 @@ def test_operations_are_counted_by_shapes_unless_values_matter(
     first: str, needs_values: bool
 ) -> None:
     task = _task(PRODUCT.format(first=first))
-    assert (reference_module._flops_by_shapes(task, task.cases[0]) is None) == needs_values
+    assert (reference_module._by_shapes(counted_flops, task, task.cases[0]) is None) == needs_values
     assert ReferenceCache(b"s").flops(task, task.cases[0], 0) == 2 * 4 * 5 * 4
 
 
