@@ -133,6 +133,26 @@ async def test_none_of_200_mixed_calls_is_lost() -> None:
         assert time.perf_counter() - start < 0.3 * machine_factor() * crowding()
 
 
+def test_a_line_without_end_takes_no_memory() -> None:
+    """A client sends 200 MB in a line and then a request, which is answered."""
+    request = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
+    with subprocess.Popen(
+        [sys.executable, *COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        for _ in range(200):
+            server.stdin.write(b"x" * 1_000_000)
+        server.stdin.write(b"\n" + json.dumps(request).encode() + b"\n")
+        server.stdin.flush()
+        assert json.loads(server.stdout.readline())["id"] == 7
+        status = Path(f"/proc/{server.pid}/status").read_text()
+        peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+        assert peak is not None
+        assert int(peak[1]) < 200_000
+        server.stdin.close()
+
+
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """A server over HTTP that asks for tokens: its address and a secret."""

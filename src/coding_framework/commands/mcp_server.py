@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,9 @@ from coding_framework.commands.flags import add_command, add_flags, add_switch, 
 from coding_framework.commands.judge import JUDGING
 from coding_framework.types import Config
 from coding_framework.wiring import JudgeSettings
+
+_MESSAGE_BYTES = 4 << 20
+"""Of one message, by HTTP or as a line of stdin."""
 
 
 class McpOptions(Config):
@@ -46,6 +51,7 @@ def run(args: Namespace) -> int:
     with kept_judge(**settings) as judge:
         tools = JudgeTools(judge, files=not args.http)
         if not args.http:
+            _bound_lines_of_stdin()
             tools.server.run("stdio")
             return EXIT_OK
         from coding_framework.deployment.http import Gate, Listen, run_app
@@ -53,10 +59,31 @@ def run(args: Namespace) -> int:
         from coding_framework.deployment.tokens import TokenFile
 
         listen = Listen(host=options.host, port=options.port)
-        gate = Gate(TokenFile(options.tokens), Limits(body_bytes=4 << 20), listen)
+        gate = Gate(TokenFile(options.tokens), Limits(body_bytes=_MESSAGE_BYTES), listen)
         run_app(
             tools.app(gate),
             listen,
             started=lambda url: print(f"MCP at {url}/mcp", flush=True),
         )
     return EXIT_OK
+
+
+def _bound_lines_of_stdin() -> None:
+    """Read stdin for the SDK, which would hold a line of any length in memory several times. One
+    that is too long becomes a short one, which the SDK refuses as it does whatever is no message.
+    """
+    lines = os.fdopen(os.dup(0), "rb")
+    theirs, ours = os.pipe()
+    os.dup2(theirs, 0)
+    os.close(theirs)
+
+    def pass_on() -> None:
+        with os.fdopen(ours, "wb", buffering=0) as pipe:
+            while line := lines.readline(_MESSAGE_BYTES):
+                if not line.endswith(b"\n"):
+                    while (line := lines.readline(_MESSAGE_BYTES)) and not line.endswith(b"\n"):
+                        pass
+                    line = b"a line of over 4 MiB\n"
+                pipe.write(line)
+
+    threading.Thread(target=pass_on, daemon=True).start()
