@@ -95,12 +95,13 @@ def make_one_judge(settings: JudgeSettings, tell: Callable[[str], object]) -> Ju
     """A judge in this process, which tells its steps. PyTorch compares on one thread, as in the
     pool's workers: on a busy machine the barriers of several cost 20 times what they save
     (measured: 48 s to 3 s)."""
-    import torch
-
     from coding_framework.cuda.judge import Judge
 
+    judge = Judge(_config(settings), tell=tell)  # begins its own work
+    import torch
+
     torch.set_num_threads(1)
-    return Judge(_config(settings), tell=tell)
+    return judge
 
 
 def _config(settings: JudgeSettings) -> JudgeConfig:

@@ -33,7 +33,9 @@ from pydantic import Field, SecretBytes
 from coding_framework.cuda.choose_backend import choose_backend, make_backend
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.device.gpu_sharing import gpus_here
+from coding_framework.cuda.emulator.device import current_fork_server
 from coding_framework.cuda.expected.rules import RULES
+from coding_framework.cuda.host.runner import build_runner
 from coding_framework.cuda.model_new.build import ExtensionWanted, Request, answer_of
 from coding_framework.cuda.model_new.configurations import Tuned, tuned_kernels, with_choice
 from coding_framework.cuda.model_new.extensions import MAX_LATE_REQUESTS, ExtensionRequest
@@ -550,7 +552,10 @@ class Judge:
         return make_backend(self.backend, config.baselines, config.launch_wall_s)
 
     def _prepare(self) -> None:
-        """Import torch and make the backend while nvcc works: both take a second."""
+        """Import torch and make the backend while nvcc works: both take a second. On a new machine
+        gcc makes our native parts meanwhile, for some seconds."""
+        for part in (current_fork_server, build_runner):
+            threading.Thread(target=_quietly, args=(part,), daemon=True).start()
         import_module("torch")
         self._device_backend = self._new_backend()
         self._device_backend.warm_up()

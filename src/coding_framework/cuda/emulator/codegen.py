@@ -1,8 +1,8 @@
 """C source of the interpreter, from the table of forms.py.
 
-Forms that nvcc emits often become labels of one function (`computed goto`); the others become
-functions in files of their own, called through a table: gcc then takes half a minute of one core,
-not minutes.
+Forms that nvcc emits often become labels of one function (`computed goto`). The others become
+functions in libraries of their own, called through a table: gcc makes one (1 s) when the first
+kernel asks for a form of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from coding_framework.cuda.emulator.forms import (
     internal,
 )
 
-RARE_FILES = 4
+IN_A_LIBRARY = 96
+"""Rare forms, which are one instruction's after the other's."""
+_RARE_HEAD = '#include "lane_math.h"\n#include "rounding.h"\n#define M ((const u32*)R)\n'
 _SLOT = {"u64": "u64", "i64": "i64", "f64": "f64", "f32x2": "u64", "f32": "f32", "i32": "i32"}
 
 
@@ -94,20 +96,20 @@ def sources() -> dict[str, str]:
     handlers = "\n".join(f"form_{n}: {_loop(form)} NEXT;" for form, n in hot.items())
     template = c_source("interpreter.c.in")
     files["interpreter.c"] = template.replace("@LABELS@", labels).replace("@HANDLERS@", handlers)
-    # these are many and seldom run: half the compile time counts for more than their speed
-    head = '#pragma GCC optimize("O1")\n#include "lane_math.h"\n#include "rounding.h"\n'
-    head += "#define M ((const u32*)R)\n"
-    for part in range(RARE_FILES):
-        functions = "\n".join(
-            f"void rare_{n}(char*R,const In*I){_loop(form)}"
-            for form, n in rare.items()
-            if n % RARE_FILES == part
-        )
-        files[f"rare_{part}.c"] = head + functions
-    declared = "\n".join(f"void rare_{n}(char*,const In*);" for n in rare.values())
-    table = ",".join(f"rare_{n}" for n in rare.values())
     files["rare_table.c"] = (
-        f'#include "rt.h"\n{declared}\ntypedef void (*RareForm)(char*,const In*);\n'
-        f"const RareForm rare_forms[]={{{table}}};\n"
+        f'#include "rt.h"\ntypedef void (*RareForm)(char*,const In*);\n'
+        f"RareForm rare_forms[{len(rare)}];\n"
     )
     return files
+
+
+def rare_sources(library: int) -> dict[str, str]:
+    """As `sources`, of one library of rare forms."""
+    headers = ("rt.h", "rounding.h", "lane_math.h")
+    functions = [
+        f"void rare_{n}(char*R,const In*I){_loop(form)}"
+        for form, n in rare_forms().items()
+        if n // IN_A_LIBRARY == library
+    ]
+    text = "\n".join([_RARE_HEAD, *functions])
+    return {**{name: c_source(name) for name in headers}, "rare.c": text}

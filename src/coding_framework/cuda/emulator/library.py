@@ -8,7 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from coding_framework.cuda.emulator.codegen import c_source, sources
+from coding_framework.cuda.emulator.codegen import (
+    IN_A_LIBRARY,
+    c_source,
+    rare_forms,
+    rare_sources,
+    sources,
+)
 from coding_framework.cuda.toolchain.native_parts import build_once
 from coding_framework.errors import InfrastructureError
 
@@ -84,12 +90,14 @@ class LaunchRecord(ctypes.Structure):
 
 
 def build() -> Path:
-    """Path of the library; the first call on a machine compiles it (17 s on two slow cores)."""
-    files = sources()
-    units = sorted(name for name in files if name.endswith(".c"))
-    return build_once(
-        "libemulator.so", files, [*_FLAGS, *_machine_flags(), *units, "-lm"], compiler="gcc"
-    )
+    """Path of the library; the first call on a machine compiles it (6 s)."""
+    return _build("libemulator.so", sources())
+
+
+def _build(name: str, files: dict[str, str], *flags: str) -> Path:
+    units = sorted(file for file in files if file.endswith(".c"))
+    arguments = [*_FLAGS, *_machine_flags(), *flags, *units, "-lm"]
+    return build_once(name, files, arguments, compiler="gcc")
 
 
 def _machine_flags() -> list[str]:
@@ -120,3 +128,14 @@ def load() -> ctypes.CDLL:
                 f"and {expected} bytes"
             )
     return library
+
+
+@cache
+def load_rare(library: int) -> None:
+    """Give the interpreter one library of rare forms; on a new machine gcc compiles it (1 s)."""
+    # its functions seldom run: half the compile time counts for more than their speed
+    made = ctypes.CDLL(str(_build(f"librare_{library}.so", rare_sources(library), "-O1")))
+    numbers = range(len(rare_forms()))[IN_A_LIBRARY * library : IN_A_LIBRARY * (library + 1)]
+    table = (ctypes.c_void_p * len(rare_forms())).in_dll(load(), "rare_forms")
+    for number in numbers:
+        table[number] = ctypes.cast(made[f"rare_{number}"], ctypes.c_void_p).value

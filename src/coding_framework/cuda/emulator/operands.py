@@ -7,9 +7,10 @@ import struct
 from collections.abc import Callable
 
 from coding_framework.cuda.emulator.assembler import BASE_SHARED, Assembler
-from coding_framework.cuda.emulator.codegen import hot_forms, rare_forms
+from coding_framework.cuda.emulator.codegen import IN_A_LIBRARY, hot_forms, rare_forms
 from coding_framework.cuda.emulator.forms import SIZE, Form, form_of, internal
 from coding_framework.cuda.emulator.frame import SINK
+from coding_framework.cuda.emulator.library import load_rare
 from coding_framework.cuda.emulator.program import (
     Address,
     Immediate,
@@ -63,6 +64,7 @@ def form_record(asm: Assembler, form: Form, d: int, sources: list[int]) -> None:
     number = rare_forms().get(form)
     if number is None:
         raise AssertionError(f"a form without a handler: {form}")
+    load_rare(number // IN_A_LIBRARY)
     asm.emit_form(number, True, d, sources)
 
 

@@ -67,7 +67,7 @@ static size_t stack_shift() {
 static std::string demangled(const char* name);
 
 // Of a launch whose failure nobody asked about: torch raises it at the next check.
-static std::optional<Failure> failed_launch() {
+static std::optional<Failure> launch_that_failed() {
   auto failed = take_failed_launch();
   if (failed.kernel.empty()) return std::nullopt;
   return Failure{Exception, "CUDA error: " + std::string(cudaGetErrorString(failed.code)) +
@@ -91,7 +91,7 @@ std::optional<Failure> invoke(const std::string& full_name, std::vector<cf_value
   room[0] = 0;
   auto failure = run(f, name, values);
   room[0] = 1;  // still there: the call was made below it
-  auto launch = failed_launch();
+  auto launch = launch_that_failed();
   return failure ? failure : launch;
 }
 

@@ -44,6 +44,10 @@ def _build(name: str, form: tuple[str, ...], toolkit_include: str, toolkit_versi
         for path in sorted(_HERE.glob(pattern))
     }
     sources[_JOB_STARTER.name] = _JOB_STARTER.read_text()
+    parts = sorted(source for source in sources if source.endswith(".cpp"))
+    units = {f"unit_{n}.cpp": parts[n::2] for n in range(2)}  # each part reads most headers
+    for unit, included in units.items():
+        sources[unit] = "".join(f'#include "{part}"\n' for part in included)
     listed = sources["exports.list"].strip().removeprefix("{").removesuffix("};")
     sources["exports.map"] = f"{{ global: {listed} local: *; }};"
     arguments = [
@@ -55,7 +59,7 @@ def _build(name: str, form: tuple[str, ...], toolkit_include: str, toolkit_versi
         f'-DCF_BUILT_WITH="{toolkit_version} {headers.hexdigest()[:16]}"',
         f"-I{_INCLUDE}",
         f"-I{toolkit_include}",
-        *(source for source in sorted(sources) if source.endswith(".cpp")),
+        *units,
         "-ldl",
     ]
     return build_once(name, sources, arguments)
