@@ -49,3 +49,25 @@ LINEAR = {
     "parameters": ", features, outputs",
     "arguments": "features, outputs",
 }
+
+CONVOLUTION = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, c, m):
+        super().__init__()
+        self.layer = {layer}
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def get_inputs():
+    return [torch.randn(2, 80, 9, 8)]
+
+
+def get_init_inputs():
+    return [80, 72]
+"""

@@ -108,3 +108,5 @@ class Graph:
     by it the form of a kernel is chosen."""
     constants: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Elements of tensors that the module makes from literals, by the names of their nodes."""
+    tf32: bool = False
+    """Whether products may read factors as TF32: the module asks PyTorch for it."""

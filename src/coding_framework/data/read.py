@@ -20,6 +20,7 @@ from coding_framework.data.graph import Graph, Node, ScalarKind, Symbol, TensorT
 from coding_framework.data.lookup import real_number, whole_number
 from coding_framework.data.trace import Axis, Made, Trace, expression, has_tensor, value_of
 from coding_framework.errors import UnreadableError
+from coding_framework.reference_model import is_in_tf32
 from coding_framework.types import Task, TestCase
 
 if TYPE_CHECKING:
@@ -150,9 +151,9 @@ def _real(task: Task, made: Sequence[Made]) -> Made:
 
 
 def _at_real_size(graph: Graph, made: Made) -> Graph:
-    """The graph with the sizes of a GPU's main shape set: by them the form of a kernel is
-    chosen."""
-    return replace(graph, sizes=sizes_at(graph, made))
+    """The graph with the sizes of a GPU's main shape set and the precision of its products: by them
+    the form of a kernel is chosen."""
+    return replace(graph, sizes=sizes_at(graph, made), tf32=is_in_tf32(made.source))
 
 
 def sizes_at(graph: Graph, made: Made) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,8 @@ from coding_framework.data.kernelbench.problems import problem_task
 from coding_framework.data.lower.naive import lower
 from coding_framework.data.lower.schedule import levels
 from coding_framework.data.read import read
-from support.read_problems import problem
+from coding_framework.reference_model import in_tf32
+from support.read_problems import CONVOLUTION, problem
 
 pytestmark = pytest.mark.unit
 
@@ -92,38 +94,15 @@ def test_tensor_cores_copy_factors_from_memory_and_are_told_what_lies_together()
     kernels = made("return torch.relu(self.layer(x * 2))", "self.layer = nn.Linear(features, 48)")
     code = kernels["tensor cores"]
     assert code.count("__global__") == 2, "what is before the product is put in memory"
-    assert "product_on_tensor_cores<float, true, true>" in code
+    assert "product_on_tensor_cores<2, 64, 64, 32, true, true>" in code
     assert "48 % 4 == 0 && (size_t)mul % 16 == 0, 48 % 4 == 0 && (size_t)layer_weight % 16" in code
-    assert "-> const float* {\n    return &mul[row * 48 + k];" in code
-
-
-CONVOLUTION = """\
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def __init__(self, c, m):
-        super().__init__()
-        self.layer = {layer}
-
-    def forward(self, x):
-        return self.layer(x)
-
-
-def get_inputs():
-    return [torch.randn(2, 80, 9, 8)]
-
-
-def get_init_inputs():
-    return [80, 72]
-"""
+    assert "-> const float* {\n      return &mul[row * 48 + k];" in code
 
 
 @pytest.mark.parametrize(
     ("layer", "said"),
     [
-        ("nn.Conv2d(c, m, 3)", "<float, true, false>"),
+        ("nn.Conv2d(c, m, 3)", "<2, 64, 64, 32, true, false>"),
         ("nn.Conv2d(c, m, 3, padding=1, stride=2, groups=2)", "if (!(y >= 0"),
         ("nn.ConvTranspose2d(c, m, 3, stride=2)", "y % 2 == 0 &&"),
         ("nn.Conv2d(c, m, 1)", "x_2 * x_3 % 4 == 0 && (size_t)x % 16"),
@@ -134,6 +113,22 @@ def test_a_convolution_is_a_product_of_its_weights_and_windows(layer: str, said:
     kernels = {kernel.level: kernel.code for kernel in levels(graph)}
     assert said in kernels["tensor cores"]
     assert "(size_t)layer_weight % 16" in kernels["tensor cores"]
+
+
+@pytest.mark.parametrize(
+    ("size", "tile"), [(512, "64, 64, 32"), (1400, "128, 128, 64"), (8192, "256, 128, 64")]
+)
+def test_in_tf32_a_larger_product_is_made_by_larger_tiles(size: int, tile: str):
+    graph = replace(problem("return x @ x.t()"), tf32=True)
+    graph = replace(graph, sizes=dict.fromkeys(graph.sizes, size))
+    kernels = {kernel.level: kernel.code for kernel in levels(graph)}
+    assert f"product_on_tensor_cores<1, {tile}, true, true>" in kernels["tensor cores"]
+
+
+def test_a_module_that_asks_pytorch_for_tf32_gets_products_in_it():
+    source = CONVOLUTION.format(layer="nn.Conv2d(c, m, 1)")
+    assert not read(problem_task(source, "own")).tf32
+    assert read(problem_task(in_tf32(source), "own")).tf32
 
 
 def test_a_product_of_few_terms_is_made_by_threads_and_one_of_doubles_by_fmas():

@@ -7,7 +7,8 @@ that changes nothing in a graph is left out.
     shared       moves through tiles; rows by a block, columns by sixteen threads; products by tiles
     shuffle      rows and scans by a warp, one result by many blocks
     registers    products by tiles in registers
-    tensor cores products of float32 on tensor cores, each factor in two parts
+    tensor cores products of float32 on tensor cores, each factor in two parts; as TF32 where the
+                 module asks for it
     wide         rows that are walked more than once by 512 threads
 """
 
@@ -54,6 +55,8 @@ _WHY: Mapping[str, str] = {
     "memory is used four times, and one read from global memory 64 times",
     "tensor product": "products run on tensor cores: each factor is split in two TF32 parts, and "
     "copies of the next stages run meanwhile",
+    "TF32 product": "products run on tensor cores, which read factors as TF32, from tiles that "
+    "asynchronous copies bring ahead of time",
 }  # fmt: skip
 
 
@@ -142,11 +145,12 @@ class Schedule(Lowering):
             return False
         for one in factors:
             self.ready(one, 1)
+        tiling = products.in_tf32(self, product) if self.graph.tf32 else products.FULL
         try:
-            products.by_tiles(self, group, product, products.TENSOR)
+            products.by_tiles(self, group, product, tiling)
         except products.NoAddressError:
             return False
-        self.use("tensor product")
+        self.use("TF32 product" if self.graph.tf32 else "tensor product")
         return True
 
     def _least(self, product: Product) -> float:
