@@ -61,9 +61,10 @@ DataSource = Literal["synthetic", "archive", "mixed"]
 GeneratorTarget = Literal["naive", "best"]
 """Which kernel the generator learns. best: the fastest at real sizes; the naive one where none is
 faster."""
-PromptVersion = Literal["v1", "v2", "v3", "v4"]
+PromptVersion = Literal["v1", "v2", "v3", "v4", "triton"]
 """v1: short, for models that are trained here; v2: explains the form of an answer, for others; v3:
-short, with the contract made from the reference. v4, of models of before, asks as v3."""
+short, with the contract made from the reference. v4, of models of before, asks as v3. All of these
+ask for CUDA; triton asks for a KernelBench answer whose kernels are in Triton."""
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 """Where a model runs. auto: on a GPU where there is one."""
 DTypeName = Literal["auto", "bfloat16", "float32"]

@@ -74,7 +74,9 @@ from coding_framework.wiring import JudgeSettings, make_judge
 T = TypeVar("T")
 Written = tuple[KernelExample, ...] | None
 """What the compiler wrote, the naive kernel first."""
-PROMPT_TOKENS: dict[PromptVersion, int] = {"v1": 1024, "v2": 4096, "v3": 2048, "v4": 2560}
+PROMPT_TOKENS: dict[PromptVersion, int] = {
+    "v1": 1024, "v2": 4096, "v3": 2048, "v4": 2560, "triton": 4096,
+}  # fmt: skip
 """Most tokens of a prompt that shows no earlier kernel; a longer one is trimmed by rule."""
 
 

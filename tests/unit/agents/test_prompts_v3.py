@@ -191,7 +191,7 @@ def test_sft_learns_the_prompt_that_is_asked_by() -> None:
     assert {DEFAULT_DEVICE, "NVIDIA A100", "NVIDIA H100"} <= told
 
 
-@pytest.mark.parametrize("version", ["v1", "v2", "v3", "v4"])
+@pytest.mark.parametrize("version", ["v1", "v2", "v3", "v4", "triton"])
 def test_a_model_is_asked_by_the_prompts_that_its_card_names(
     version: PromptVersion, tmp_path: Path
 ) -> None:
@@ -199,4 +199,4 @@ def test_a_model_is_asked_by_the_prompts_that_its_card_names(
     assert prompts_for(tmp_path, is_adapter=False) == version
     assert MultiTurnRLConfig(model_path=str(tmp_path)).prompts == version
     assert MultiTurnRLConfig(model_path=str(tmp_path), prompts="v2").prompts == "v2"
-    assert ANSWER_TOKENS[version] == (2048 if version in ("v3", "v4") else 1024)
+    assert ANSWER_TOKENS[version] == (1024 if version in ("v1", "v2") else 2048)

@@ -7,7 +7,7 @@ serving, and from a `TrainingExample` for SFT, by the same code, so SFT sees exa
 v1 is short, for the small models that are trained here. v2 is for larger ones as they come: the
 contract with an example, facts of the device, all counters, a bounded history. v3 is short as well,
 and says what a kernel is handed: the contract made from the reference (`contract`), the real
-shapes, the device.
+shapes, the device. triton asks for a KernelBench answer with kernels in Triton.
 
 Guaranteed: nothing is cut silently. Over budget, the history goes first, oldest attempts ahead,
 then the tester's findings, the note on a later failure, and last the old kernel (the prompt says
@@ -45,6 +45,7 @@ from coding_framework.types import (
     Role,
     Task,
     TrainingExample,
+    defines_model_new,
 )
 
 PROMPT_VERSION: PromptVersion = "v1"
@@ -53,7 +54,9 @@ TAUGHT_PROMPTS: PromptVersion = "v3"
 """Version that SFT teaches: it says what a kernel is handed. The model's card names it, and RL,
 evaluation, `solve` and serving ask by it."""
 PROMPT_VERSIONS: tuple[PromptVersion, ...] = get_args(PromptVersion)
-ANSWER_TOKENS: dict[PromptVersion, int] = {"v1": 1024, "v2": 1024, "v3": 2048, "v4": 2048}
+ANSWER_TOKENS: dict[PromptVersion, int] = {
+    "v1": 1024, "v2": 1024, "v3": 2048, "v4": 2048, "triton": 2048,
+}  # fmt: skip
 """Most tokens of an answer, unless somebody says otherwise. A kernel of several stages has up to
 1,300, and the reason stands before it."""
 MAX_HISTORY = 4
@@ -161,7 +164,8 @@ def messages_for_example(
 def render_answer(example: TrainingExample) -> str:
     """The answer that SFT teaches: the reason where there is one, then one block."""
     reason = f"{example.why.strip()}\n" if example.why else ""
-    return f"{reason}```cuda\n{example.code.strip()}\n```"
+    language = "python" if defines_model_new(example.code) else "cuda"
+    return f"{reason}```{language}\n{example.code.strip()}\n```"
 
 
 def _earlier(state: CUDAConversationState, version: PromptVersion) -> _Earlier | None:
@@ -216,7 +220,7 @@ class _Page:
     def messages(self, name: str, **values: object) -> tuple[Message, ...]:
         """The rendered template, below the system's message."""
         reference = _IMPORTS.sub("", self.task.reference).strip()
-        if self.version in ("v3", "v4"):
+        if self.version not in ("v1", "v2"):
             reference = _IMPORTS.sub("", without_test_code(self.task.reference)).strip()
             values |= {"contract": contract_of(self.task)}
         values = {k: _tame(v) if isinstance(v, str) else v for k, v in values.items()}
