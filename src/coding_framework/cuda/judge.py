@@ -183,32 +183,43 @@ class Judge:
     def _tuned(self, task: Task, candidate: Candidate) -> tuple[Verdict, Candidate]:
         """The verdict, and the text that it is on: with the fastest right configurations alone
         where Triton's autotuner would choose. On a GPU only: a modelled time chooses nothing."""
-        verdict, best = self._judged(task, candidate), candidate
-        kernels = self._tuned_kernels(candidate)
+        verdict, kernels = self._judged(task, candidate), self._tuned_kernels(candidate)
         if not kernels or not (verdict.correct or verdict.status in _ANOTHER_MAY_RUN):
             return verdict, candidate
-        least_ms = inf if verdict.timing is None else verdict.timing.kernel_ms
-        choice = dict[Tuned, int]()
+        choice: dict[Tuned, int] = {}
         end = time.monotonic() + _TUNING_S
         for kernel in kernels:
-            for place in range(1, _MAX_CONFIGURATIONS):
-                tried = {**choice, kernel: place}
-                other = Candidate(code=with_choice(candidate.code, tried))
-                found = self._judged(task, other)
-                if found.status is Status.LOAD_ERROR or time.monotonic() > end:
-                    break  # there are no more
-                if found.timing is not None and found.timing.kernel_ms < least_ms:
-                    least_ms, choice, best = found.timing.kernel_ms, tried, other
-        if choice:  # once more: the least of many times is below the usual one
-            again = self._judged(task, best)
-            if again.correct:
-                verdict = again
-            else:
-                choice, best = {}, candidate
+            for place in self._fastest_first(task, candidate, kernel, choice, end):
+                if place == 0 and verdict.correct:
+                    break
+                other = Candidate(code=with_choice(candidate.code, {**choice, kernel: place}))
+                again = self._judged(task, other)
+                if again.correct:
+                    verdict, choice[kernel] = again, place
+                    break
         if not verdict.correct:
             return verdict, candidate
         chosen = {kernel.kernel: choice.get(kernel, 0) for kernel in kernels}
+        best = Candidate(code=with_choice(candidate.code, choice))
         return _of_configurations(verdict, candidate, chosen), best
+
+    def _fastest_first(
+        self, task: Task, candidate: Candidate, kernel: Tuned, choice: dict[Tuned, int], end: float
+    ) -> list[int]:
+        """The places of a kernel's configurations that are right on the timed shape set, by their
+        times there."""
+        found: list[tuple[float, int]] = []
+        prepared = self._devices().prepared(task)
+        for place in range(_MAX_CONFIGURATIONS):
+            code = with_choice(candidate.code, {**choice, kernel: place})
+            try:
+                found.append((self._measured(prepared, code) or inf, place))
+            except CandidateFault as fault:
+                if fault.status is Status.LOAD_ERROR:
+                    break  # there are no more
+            if time.monotonic() > end:
+                break
+        return [place for _, place in sorted(found)]
 
     def _tuned_kernels(self, candidate: Candidate) -> tuple[Tuned, ...]:
         """Those whose configurations this judge tries."""
@@ -499,16 +510,20 @@ class Judge:
         kernel = self._naive_kernels.of(task)
         if kernel is None:
             return None
-        draft = self._draft(task, Candidate(code=kernel))
-        case = self._devices().timed_case(task)
         try:
-            build = self._compile(draft.candidate, draft)
-            trials = self._trials(build, draft, tuple(range(5)), _BASELINE_SECRET)
-            timed = trials.try_case(case)
+            return self._measured(task, kernel)
         except CandidateFault as fault:
             log.error("naive_kernel_wrong", task=task.name, status=fault.status, why=fault.reason)
             return None
-        return self._devices().time_ms(timed)
+
+    def _measured(self, task: Task, code: str) -> float | None:
+        """Time in ms of a kernel on the timed shape set. Raises CandidateFault where it is wrong
+        there."""
+        draft = self._draft(task, Candidate(code=code))
+        case = self._devices().timed_case(task)
+        build = self._compile(draft.candidate, draft)
+        trials = self._trials(build, draft, tuple(range(5)), _BASELINE_SECRET)
+        return self._devices().time_ms(trials.try_case(case))
 
     def _make_room(self) -> None:
         """Give back the device memory that this judge could do without."""
