@@ -55,21 +55,22 @@ class _Memories(OperationMode):  # type: ignore[no-untyped-call]
         self._held: dict[int, tuple[int, StorageWeakRef]] = {}
         """By PyTorch's own number of it, which is free for another when it is gone."""
 
-    def number_of(self, tensor: torch.Tensor) -> int | None:
-        """None where no operation made its memory."""
-        return self._held.get(tensor.untyped_storage()._cdata, (None,))[0]
+    def number_of(self, tensor: torch.Tensor) -> int:
+        """-1 where no operation made its memory."""
+        return self._held.get(tensor.untyped_storage()._cdata, (-1,))[0]
 
     def operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given = {t.untyped_storage()._cdata for t in _tensors((args, kwargs))}
         result = func(*args, **kwargs)
         for own, (number, held) in list(self._held.items()):
-            if held.expired():
+            if held.expired():  # type: ignore[no-untyped-call]
                 del self._held[own]
                 self.changes.append((number, 0))
         for storage in (t.untyped_storage() for t in _tensors(result)):
             if storage._cdata not in {*given, *self._held}:
                 number = len(self.changes)
-                self._held[storage._cdata] = number, StorageWeakRef(storage)
+                held = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+                self._held[storage._cdata] = number, held
                 self.changes.append((number, storage.nbytes()))
         return result
 
