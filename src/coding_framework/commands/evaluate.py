@@ -91,10 +91,11 @@ def _add_compare(command: FlagParser) -> None:
 
 
 def _add_report(command: FlagParser) -> None:
-    text = "Write report.html and the figures of a finished run anew."
+    text = "Write report.html and the figures of finished runs anew."
     p = add_action(command, "report", _report, text)
-    p.add_argument("folder", type=Path, metavar="DIR", help="folder of the run")
-    add_json(p, "print where the report is as one JSON object")
+    p.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="folder of a run")
+    add_path(p, "--leaderboard", "FILE", "also write a page of these runs beside published rows")
+    add_json(p, "print where the report of the first is as one JSON object")
 
 
 def _add_verify(command: FlagParser) -> None:
@@ -227,6 +228,11 @@ def _summary_lines(summary: EvalSummary) -> list[str]:
         else:
             low, high = found.ci95
             lines.append(f"  {name:<24} {found.value:6.1%}  ({low:.1%} to {high:.1%})")
+    if (ruled := block.by_rules) is not None:
+        lines.append(
+            f"  correct by {ruled.rules} alone {ruled.theirs.count} of {ruled.theirs.n}, by our "
+            f"protocol alone {ruled.ours.count} of {ruled.ours.n}: the report has the reasons"
+        )
     if block.regressions is not None:
         r = block.regressions
         lines.append(
@@ -263,10 +269,12 @@ def _comparison_lines(found: Comparison) -> list[str]:
 
 
 def _report(args: Namespace) -> int:
-    from coding_framework.run.eval_folder import write_report_of
+    from coding_framework.run.eval_folder import write_leaderboard_of, write_report_of
 
-    report = write_report_of(args.folder)
-    print(json.dumps({"report": str(report)}) if args.json else report)
+    if args.leaderboard is not None:
+        write_leaderboard_of(args.folders, args.leaderboard)
+    reports = [str(write_report_of(folder)) for folder in args.folders]
+    print(json.dumps({"report": reports[0]}) if args.json else "\n".join(reports))
     return EXIT_OK
 
 

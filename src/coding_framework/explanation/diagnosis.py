@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coding_framework.agents.feedback import hints
 from coding_framework.types import (
+    BaselineName,
     BenchmarkResult,
     Diagnostic,
     Finding,
@@ -28,6 +29,13 @@ NEAR_LIMIT, GOOD = 0.8, 0.5
 """Shares of the memory roofline from which a time is near the limit, or good."""
 _ALL, _CLOSE, _FAR = 0.9, 0.01, 0.25
 """Share of wrong elements that means all of them; relative errors of a constant that is off."""
+BASELINES: Mapping[BaselineName, str] = {
+    "eager": "PyTorch eager",
+    "eager_tf32": "PyTorch eager in TF32",
+    "compiled": "torch.compile",
+    "compiled_tf32": "torch.compile in TF32",
+    "naive": "the naive kernel",
+}
 _SAME = 0.05
 """Two times are called equal where they differ by less than this share."""
 
@@ -99,12 +107,15 @@ def time_text(timing: BenchmarkResult) -> str:
 def time_texts(timing: BenchmarkResult, task: Task | None = None) -> list[str]:
     """The time, what it is over the baselines, and whether it is good: for every place that shows
     a time."""
-    over = (
-        (timing.speedup, "PyTorch eager"),
-        (timing.speedup_vs_compiled, "torch.compile"),
-        (timing.speedup_vs_naive, "the naive kernel"),
-    )
-    told = [versus(value, baseline) for value, baseline in over if value is not None]
+    over = {name: timing.over(name) for name in BASELINES}
+    known = {name: value for name, value in over.items() if value is not None}
+    told = [versus(value, BASELINES[name]) for name, value in known.items()]
+    if len(known.keys() - {"naive"}) > 1 and (strongest := timing.strongest) is not None:
+        told.append(f"{BASELINES[strongest]} is PyTorch's fastest")
+    if timing.workspace_bytes:
+        eager = timing.eager_workspace_bytes
+        beside = "" if eager is None else f" (PyTorch eager {eager})"
+        told.append(f"{timing.workspace_bytes} bytes of workspace{beside}")
     missing = "" if task is None else no_naive_time(timing, task)
     return [", ".join([time_text(timing), *told]), *filter(None, [missing, time_sentence(timing)])]
 

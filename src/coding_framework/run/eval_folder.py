@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from coding_framework.cuda.protocol import PROTOCOL
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.evaluation.eval_report import write_eval_report
+from coding_framework.evaluation.leaderboard import write_leaderboard
 from coding_framework.evaluation.outcome import EvalOutcome, summaries_of
 from coding_framework.evaluation.samples import SampleRecord, sample_record
 from coding_framework.monitoring.progress import Progress
@@ -62,6 +63,12 @@ def write_report_of(folder: Path) -> Path:
     records, states = _samples_of(folder)
     write_eval_report(folder, read_outcome(folder), records, states)
     return EvalFolder(folder).report
+
+
+def write_leaderboard_of(folders: Sequence[Path], path: Path) -> None:
+    """The page of these finished evaluations beside published rows. Raises UsageError."""
+    runs = [(folder, read_outcome(folder), read_sample_records(folder)) for folder in folders]
+    write_leaderboard(path, runs)
 
 
 def verify_folder(folder: Path, again: int, workers: int | None) -> Verification:

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from coding_framework.explanation.diagnosis import Diagnosis, diagnose, time_texts
+from coding_framework.explanation.diagnosis import BASELINES, Diagnosis, diagnose, time_texts
 from coding_framework.monitoring.text import one_line, visible
 from coding_framework.training.reward_functions.cuda_performance_reward import rescored
 from coding_framework.training.reward_functions.presets import PRESETS
@@ -180,14 +180,13 @@ def _profile(turns: Sequence[Mapping[str, Any]], chosen: int) -> dict[str, Any]:
     counters = part_of(verdict, "counters")
     modelled = bool(timing.get("modelled"))
     low, high = (None, None) if modelled else timing.get("kernel_ms_ci95") or (None, None)
+    names = {"kernel_ms": "this kernel"} | {f"{k}_ms": name for k, name in BASELINES.items()}
     rows = [
         figures.Timed(name, float(timing[key]), *((low, high) if main else (None, None)), main)
-        for key, name, main in (
-            ("kernel_ms", "this kernel", True), ("eager_ms", "PyTorch eager", False),
-            ("compiled_ms", "torch.compile", False), ("naive_ms", "naive kernel", False),
-        )
+        for key, name in names.items()
+        for main in (key == "kernel_ms",)
         if isinstance(timing.get(key), int | float)
-    ]  # fmt: skip
+    ]
     return {
         "timing": timing,
         "told": _time_texts(timing),

@@ -16,7 +16,7 @@ from coding_framework.training.reward_functions.cuda_performance_reward import (
     rescored,
     saturating,
 )
-from coding_framework.training.reward_functions.presets import PRESETS, RewardPreset
+from coding_framework.training.reward_functions.presets import PRESETS, WEIGHTED, RewardPreset
 from coding_framework.types import (
     BenchmarkResult,
     CompileSummary,
@@ -31,7 +31,7 @@ from coding_framework.types import (
     Status,
     Verdict,
 )
-from support.made_conversations import make_comparison, make_task
+from support.made_conversations import make_comparison, make_task, make_verdict
 
 pytestmark = pytest.mark.unit
 
@@ -378,3 +378,17 @@ def test_a_scattered_kernel_is_less_efficient_than_a_coalesced_one():
 def test_ratios_above_the_hardware_count_as_full():
     counts = {"smsp__inst_executed.sum": 1.0, "smsp__thread_inst_executed.sum": 64.0}
     assert hardware_ratios(counts) == {"active lanes": 1.0}
+
+
+def test_memory_is_paid_where_a_preset_says_so() -> None:
+    timing = BenchmarkResult(
+        kernel_ms=1.0, kernel_ms_ci95=(1.0, 1.0), bytes_moved=100, workspace_bytes=100,
+        eager_workspace_bytes=0, modelled=True,
+    )  # fmt: skip
+    verdict = make_verdict(Status.CORRECT).model_copy(update={"timing": timing})
+    paid = CUDAPerformanceReward(WEIGHTED.model_copy(update={"memory": 0.2})).score(verdict)
+    assert paid is not None
+    assert [p.value for p in paid.parts if p.name == "memory"] == [0.1]
+    usual = CUDAPerformanceReward("weighted").score(verdict)
+    assert usual is not None
+    assert all(p.name != "memory" for p in usual.parts)

@@ -84,6 +84,7 @@ _CROWDED_BYTES = 256 << 20
 its memory is worth."""
 Scalar = bool | int | float
 NewSpread = Callable[[torch.Tensor, torch.Tensor], OutputSpread]
+Expected = Callable[[nn.Module, tuple[torch.Tensor, ...]], tuple[ExpectedOutput, ...]]
 
 
 class ReferencePlace(Protocol):
@@ -460,9 +461,10 @@ def weights_seed(secret: bytes, digest: str, case: TestCase, seed: int) -> int:
 
 def computed(
     task: Task, case: TestCase, seed: int, inputs: tuple[torch.Tensor, ...], weights: int,
-    runs: int, place: ReferencePlace | None = None,
+    runs: int, place: ReferencePlace | None = None, expected: Expected | None = None,
 ) -> Expectation:  # fmt: skip
-    """What must come out of these inputs, where they are. The reference runs in this process."""
+    """What must come out of these inputs, where they are. The reference runs in this process.
+    expected: says it of the model; None: by the bound of `tolerance.py`."""
     with reference_model(task, case, seed, weights, inputs) as (model, state, others):
         kind = edge_kind(seed)
         if kind is None and others:
@@ -470,7 +472,9 @@ def computed(
         parameters = tuple(t.detach().clone().contiguous() for t in state.values())
         length = case.reduction_length
         tf32 = is_in_tf32(task.reference)
-        if place is None:
+        if expected is not None:
+            outputs = expected(model, inputs)
+        elif place is None:
             outputs = finely_expected(model, inputs, length, runs, kind, tf32)
         else:
             outputs = _expected_outputs(model, inputs, length, runs, place.new_spread, tf32)

@@ -39,39 +39,48 @@ def counted_flops(model: nn.Module, inputs: Sequence[torch.Tensor]) -> int:
 def workspace_bytes(model: nn.Module, inputs: Sequence[torch.Tensor]) -> int:
     """Bytes of the tensors that PyTorch makes and holds at its peak, without those of the inputs,
     the parameters and the outputs. What its libraries take beside is not seen."""
-    memories = _Memories()
-    with torch.no_grad(), memories:
+    with torch.no_grad(), Memories() as memories:
         outputs = tensors_of(model(*inputs))
     return most_at_once(memories.changes, {memories.number_of(t) for t in outputs})
 
 
-class _Memories(OperationMode):  # type: ignore[no-untyped-call]
-    """Notes when operations take memory, and when what they made is gone."""
+class Memories(OperationMode):  # type: ignore[no-untyped-call]
+    """What the operations within it read and make, and when it is gone."""
 
     def __init__(self) -> None:
         super().__init__()
         self.changes: list[tuple[int, int]] = []
         """(number of a memory, its bytes; 0: it is gone), in order."""
+        self.elements_at_once = 0
+        """That the largest operation reads and makes."""
         self._held: dict[int, tuple[int, StorageWeakRef]] = {}
         """By PyTorch's own number of it, which is free for another when it is gone."""
+
+    @property
+    def result_bytes(self) -> int:
+        """Of all results together."""
+        return sum(nbytes for _, nbytes in self.changes)
 
     def number_of(self, tensor: torch.Tensor) -> int:
         """-1 where no operation made its memory."""
         return self._held.get(tensor.untyped_storage()._cdata, (-1,))[0]
 
     def operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given = {t.untyped_storage()._cdata for t in _tensors((args, kwargs))}
         result = func(*args, **kwargs)
+        given = {id(t): t for t in _tensors((args, kwargs))}
+        made = {} if getattr(func, "is_view", False) else {id(t): t for t in _tensors(result)}
+        at_once = sum(t.numel() for t in (given | made).values())
+        self.elements_at_once = max(self.elements_at_once, at_once)
         for own, (number, held) in list(self._held.items()):
             if held.expired():  # type: ignore[no-untyped-call]
                 del self._held[own]
                 self.changes.append((number, 0))
-        for storage in (t.untyped_storage() for t in _tensors(result)):
-            if storage._cdata not in {*given, *self._held}:
-                number = len(self.changes)
+        known = {t.untyped_storage()._cdata for t in given.values()}
+        for storage in (t.untyped_storage() for t in made.values()):
+            if storage._cdata not in {*known, *self._held}:
                 held = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-                self._held[storage._cdata] = number, held
-                self.changes.append((number, storage.nbytes()))
+                self._held[storage._cdata] = len(self.changes), held
+                self.changes.append((len(self.changes), storage.nbytes()))
         return result
 
 

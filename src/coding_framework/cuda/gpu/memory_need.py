@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from coding_framework.cuda.device.rough_need import AN_INPUT, AN_OUTPUT
 from coding_framework.cuda.expected.inputs import TORCH_DTYPES
+from coding_framework.cuda.expected.reference_facts import Memories
 from coding_framework.reference_model import make_model, run_reference, tensors_of
-from coding_framework.reference_model.operations import OperationMode
 from coding_framework.types import Task, TestCase
 
 _PASSING = 16
@@ -38,8 +36,8 @@ def memory_need(task: Task, case: TestCase) -> MemoryNeed:
     try:
         parameters, outputs, between = _counted(task, case)
     except Exception:  # a model that looks at values cannot be asked this way
-        parameters, outputs, between = 0, inputs, _Between()
-    passing = max(0, between.at_once - inputs - parameters - outputs)
+        parameters, outputs, between = 0, inputs, Memories()
+    passing = max(0, between.elements_at_once - inputs - parameters - outputs)
     kept = max(0, between.result_bytes - 4 * outputs)
     return MemoryNeed(
         AN_INPUT * (inputs + parameters) + AN_OUTPUT * outputs + max(_PASSING * passing, kept),
@@ -47,34 +45,13 @@ def memory_need(task: Task, case: TestCase) -> MemoryNeed:
     )
 
 
-class _Between(OperationMode):  # type: ignore[no-untyped-call]
-    """Counts the tensors of a model's operations."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.at_once = 0
-        """Elements that the largest operation reads and makes."""
-        self.result_bytes = 0
-
-    def operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        found = func(*args, **kwargs)
-        given = {id(t): t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
-        made = {id(t): t for t in tree_leaves(found) if isinstance(t, torch.Tensor)}
-        if getattr(func, "is_view", False):
-            made = {}
-        self.at_once = max(self.at_once, sum(t.numel() for t in (given | made).values()))
-        new = (t for key, t in made.items() if key not in given)
-        self.result_bytes += sum(t.numel() * t.element_size() for t in new)
-        return found
-
-
-def _counted(task: Task, case: TestCase) -> tuple[int, int, _Between]:
+def _counted(task: Task, case: TestCase) -> tuple[int, int, Memories]:
     """Elements of the parameters and of the outputs, and what lies between."""
     namespace = run_reference(task.reference)
     with torch.device("meta"), torch.no_grad():
         tensors = [torch.empty(s.shape, dtype=TORCH_DTYPES[s.dtype]) for s in case.inputs]
         model = make_model(namespace["Model"], case.init_args or task.init_args)
-        with _Between() as between:
+        with Memories() as between:
             outputs = tensors_of(model(*tensors))
     parameters = sum(t.numel() for t in model.state_dict().values())
     return parameters, sum(t.numel() for t in outputs), between

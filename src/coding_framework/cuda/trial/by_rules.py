@@ -8,8 +8,10 @@ timed, in the same sandbox as any other. At real size inputs come from the probl
 from __future__ import annotations
 
 from contextlib import ExitStack, nullcontext
+from functools import partial
 
 import torch
+from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from coding_framework.cuda.expected.inputs import derive_seed, draw_evenly, laid_out
@@ -17,13 +19,12 @@ from coding_framework.cuda.expected.model_calls import call
 from coding_framework.cuda.expected.reference import (
     Expectation,
     ReferencePlace,
-    reference_model,
+    computed,
     require_trusted,
     task_digest,
     weights_seed,
 )
 from coding_framework.cuda.expected.rules import Rules
-from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.expected.tolerance import ExpectedOutput
 from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.cuda.trial.comparing import Comparing
@@ -90,36 +91,35 @@ def _expected(
 ) -> Expectation | str:
     """What must come out of a set of inputs; why there is nothing to compare, in words."""
     require_trusted(task)
-    digest, scale = task_digest(task), rules.scales[number]
-    on_gpu = place if case in task.gpu_cases else None
-    weights = weights_seed(secret, digest, case, number)
+    on_gpu, scale = place if case in task.gpu_cases else None, rules.scales[number]
+    weights = weights_seed(secret, task_digest(task), case, number)
     with on_gpu.working() if on_gpu is not None else nullcontext():
-        inputs = _inputs(task, case, secret, number, on_gpu)
+        own = _inputs(task, case, secret, number, on_gpu)
         inputs = tuple(
             laid_out(t * scale, spec) if t.is_floating_point() and scale != 1.0 else t
-            for t, spec in zip(inputs, case.inputs, strict=True)
+            for t, spec in zip(own, case.inputs, strict=True)
         )
+        expected = partial(_as_eager, rules)
         try:
-            with reference_model(task, case, number, weights, inputs) as (model, state, _):
-                native = call(model, inputs)
-                parameters = tuple(t.detach().clone().contiguous() for t in state.values())
+            found = computed(task, case, number, inputs, weights, 0, expected=expected)
         except UsageError as e:
             return str(e)
-        if not all(bool(t.isfinite().all()) for t in native):
+        if not all(bool(output.native.isfinite().all()) for output in found.outputs):
             return "the reference's own answer is not finite"
-        outputs = tuple(_allowed(t, rules) for t in native)
-    init_args = case.init_args or task.init_args
-    signature = ModelSignature(init_args, tuple(state), task.scalar_positions)
-    return Expectation(number, inputs, parameters, signature, outputs)
+    return found
 
 
-def _allowed(native: torch.Tensor, rules: Rules) -> ExpectedOutput:
-    """An output as `torch.allclose` takes it: the same numbers, absolute and relative."""
-    if not native.is_floating_point():
-        return ExpectedOutput(native, native, None)
-    tolerance = rules.half_tolerance if native.dtype in _HALF else rules.tolerance
-    exact = native.to(torch.float64)
-    return ExpectedOutput(exact, native, exact.abs().add_(1.0).mul_(tolerance))
+def _as_eager(
+    rules: Rules, model: nn.Module, inputs: tuple[torch.Tensor, ...]
+) -> tuple[ExpectedOutput, ...]:
+    """PyTorch's outputs, compared as by `torch.allclose`: one tolerance, absolute and relative."""
+    outputs = []
+    for native in call(model, inputs):
+        tolerance = rules.half_tolerance if native.dtype in _HALF else rules.tolerance
+        exact = native.to(torch.float64) if native.is_floating_point() else native
+        allowed = exact.abs().add(1.0).mul(tolerance) if native.is_floating_point() else None
+        outputs.append(ExpectedOutput(exact, native, allowed))
+    return tuple(outputs)
 
 
 def _inputs(

@@ -147,6 +147,7 @@ def _weighted(
         _bonus(verdict, preset),
         _efficiency(verdict, preset),
         _quality(verdict, preset),
+        *((_memory(verdict, preset),) if preset.memory else ()),
         _improvement(verdict, preset, best_before),
     )
 
@@ -205,9 +206,7 @@ def _milestones(verdict: Verdict, preset: RewardPreset) -> tuple[RewardPart, ...
 
 
 def _milestone(milestone: Milestone, timing: BenchmarkResult | None) -> RewardPart:
-    found = None
-    if timing is not None:
-        found = timing.speedup if milestone.over == "eager" else timing.speedup_vs_compiled
+    found = None if timing is None else timing.over(milestone.over)
     over = "PyTorch eager" if milestone.over == "eager" else "torch.compile"
     why = f"{found:.2f}x over {over}" if found is not None else f"no time of {over} was measured"
     reached = found is not None and found >= milestone.speedup
@@ -293,6 +292,13 @@ def _quality(verdict: Verdict, preset: RewardPreset) -> RewardPart:
     )
     limit = preset.quality
     return RewardPart(name="quality", value=limit * share, limit=limit, why=why)
+
+
+def _memory(verdict: Verdict, preset: RewardPreset) -> RewardPart:
+    found = None if verdict.timing is None else verdict.timing.memory_ratio
+    why = "not known" if found is None else f"eager holds {found:.2f}x its memory at the peak"
+    value, limit = preset.memory * _unit(found or 0.0), preset.memory
+    return RewardPart(name="memory", value=value, limit=limit, why=why)
 
 
 def _improvement(verdict: Verdict, preset: RewardPreset, best_before: float | None) -> RewardPart:

@@ -41,6 +41,9 @@ class RewardPreset(Record):
     """The most that the mean of the hardware ratios (lanes, coalescing, occupancy) adds."""
     quality: float = 0.0
     """The most that code without warnings, spills, register and shared-memory pressure adds."""
+    memory: float = 0.0
+    """The most that a `weighted` preset pays for memory: all of it where a call holds no more than
+    PyTorch eager does, else as much of it as eager's share."""
     improvement_bonus: float = 0.0
     """The most that a gain over the best earlier turn adds, on `correct` alone."""
     speedup_bonus: float = 0.0

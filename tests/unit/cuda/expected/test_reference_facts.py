@@ -14,7 +14,9 @@ from coding_framework.cuda.expected.reference_facts import (
     counted_flops,
     needed_input_bytes,
     share_at_least,
+    workspace_bytes,
 )
+from coding_framework.cuda.plan.launch_plan import most_at_once
 
 pytestmark = pytest.mark.unit
 
@@ -91,3 +93,23 @@ def test_a_share_is_never_overstated() -> None:
     assert share_at_least(0, 48) == 0.0
     assert 0.9 < share_at_least(48, 48) < 1.0
     assert share_at_least(24, 48) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("module", "nbytes"),
+    [
+        (nn.ReLU(), 0),
+        (nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 32)), 2 * 4 * 100 * 128),
+        (nn.Sequential(nn.Linear(64, 128), nn.ReLU(inplace=True)), 0),
+        (nn.Sequential(nn.Flatten(0), nn.Unflatten(0, (100, 64))), 0),
+    ],
+)
+def test_what_pytorch_holds_beside_inputs_and_outputs_is_counted_by_shapes(
+    module: nn.Module, nbytes: int
+) -> None:
+    assert workspace_bytes(module.to("meta"), [torch.empty(100, 64, device="meta")]) == nbytes
+    assert workspace_bytes(module.to_empty(device="cpu"), [torch.ones(100, 64)]) == nbytes
+
+
+def test_memory_that_is_given_back_is_counted_once() -> None:
+    assert most_at_once([(1, 10), (1, 0), (2, 7), (3, 4), (2, 0), (4, 90)], {4}) == 11
