@@ -10,9 +10,9 @@ The audit compares every module task with every problem in three ways that know 
 generator: the syntax trees, the values on the same inputs with the same parameters, and the overlap
 of 8-grams of the sources (a hit from 0.6). --write-exclusions first traces what PyTorch executes
 for every draft and writes the keys of those that a problem has too, until none is left
-(`data/modules/excluded.txt`; `excluded_spellings.txt` has the tasks whose second spelling a problem
-is like). Prints JSON; the exit status is 1 where there is a hit. --write:
-it is benchmarks/results/module_audit.json too.
+(`scripts/drawing/excluded.txt`; `excluded_spellings.txt` has the tasks whose second spelling a
+problem is like); then `scripts/draw_tasks.py` writes the catalogue anew. Prints JSON; the exit
+status is 1 where there is a hit. --write: it is benchmarks/results/module_audit.json too.
 
 --write-constant adds the keys of the tasks of level 2 whose output hardly varies, by eight draws of
 their inputs (`data/modules/constant.txt`); 3 minutes.
@@ -59,13 +59,21 @@ from module_leaks import (
 )
 
 from coding_framework.data.modules import catalog
-from coding_framework.data.modules.pool import MOST_WIDER, wider_drafts
+from coding_framework.data.modules.catalog import (
+    MOST_SPARE,
+    MOST_WIDER,
+    spare_drafts,
+    wider_drafts,
+)
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.sizes import at_other_sizes
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.errors import UsageError
 from coding_framework.paths import write_atomic
 from coding_framework.types import BackendChoice
+
+sys.path.insert(0, str(ROOT / "scripts"))
+from drawing import modules as drawn
 
 MOST_OVERLAP = 0.6
 DRAWS = 8
@@ -109,16 +117,16 @@ def write_exclusions(problems: Sequence[Problem]) -> int:
     """Extend `excluded.txt` until neither the catalogue nor the spare tasks beyond it have anything
     that a problem has; how many keys. What it has of other problems stays."""
     traces = list(traces_of(problems))
-    known = catalog.excluded_keys() | set(leaking(list(catalog.grid(excluding=False)), traces))
+    known = drawn.excluded_keys() | set(leaking(list(drawn.grid(excluding=False)), traces))
     own = {problem: grams(problem.source) for problem in problems}
     while True:
-        catalog.EXCLUDED_PATH.write_text(
+        drawn.EXCLUDED_PATH.write_text(
             "".join(f"{key}\n" for key in sorted(known)), encoding="utf-8"
         )
-        catalog.excluded_keys.cache_clear()
-        catalog.all_drafts.cache_clear()
-        drafts = [*catalog.all_drafts(), *catalog.spare_drafts(catalog.MOST_SPARE)]
-        wider = wider_drafts(MOST_WIDER)
+        drawn.excluded_keys.cache_clear()
+        drawn.catalogue.cache_clear()
+        drafts = [*drawn.catalogue(), *chain.from_iterable(drawn.spare())]
+        wider = list(chain.from_iterable(drawn.wider()))
         new = set(leaking([*(d for d in drafts if d.level == 2), *wider], traces))
         drafts += wider
         new |= {d.key for d, _, share in overlaps(drafts, own) if share >= MOST_OVERLAP}
@@ -135,7 +143,7 @@ def write_spellings(
     """Write `excluded_spellings.txt`: the tasks whose second spelling a problem is like; how
     many."""
     with nothing_in("SPELLINGS_PATH", catalog.excluded_spellings):
-        drafts = [d for d in catalog.all_drafts() if catalog.may_be_spelt_anew(d)]
+        drafts = [d for d in drawn.catalogue() if catalog.may_be_spelt_anew(d)]
     alike = {name for name, _ in syntax_hits(drafts, problems, spelling=1)}
     near = overlaps(drafts, own, spelling=1)
     alike |= {draft.name for draft, _, share in near if share >= MOST_OVERLAP}
@@ -150,10 +158,10 @@ def write_constant() -> int:
     whose output hardly varies; how many there are. What is known stays, and so does the catalogue
     where there is one."""
     known = catalog.constant_keys()
-    kept = known | ({draft.key for draft in catalog.all_drafts()} if known else set())
-    with nothing_in("CONSTANT_PATH", catalog.constant_keys, catalog.all_drafts):
-        spare, wider = catalog.spare_drafts(catalog.MOST_SPARE), wider_drafts(MOST_WIDER)
-        drafts = [*(d for d in catalog.all_drafts() if d.level == 2), *spare, *wider]
+    kept = known | ({draft.key for draft in drawn.catalogue()} if known else set())
+    with nothing_in("CONSTANT_PATH", catalog.constant_keys, drawn.catalogue):
+        beyond = chain.from_iterable((*drawn.spare(), *drawn.wider()))
+        drafts = [*(d for d in drawn.catalogue() if d.level == 2), *beyond]
     keys = sorted(known | {d.key for d in drafts if d.key not in kept and hardly_varies(d)})
     write_atomic(catalog.CONSTANT_PATH, "".join(f"{key}\n" for key in keys))
     return len(keys)
@@ -423,12 +431,12 @@ def main() -> int:
             for (level, part), n in sorted(Counter((d.level, d.part) for d in drafts).items())
         },
         "families": dict(Counter(d.family for d in drafts)),
-        "excluded": len(catalog.excluded_keys()),
+        "excluded": len(drawn.excluded_keys()),
         **times(drafts),
     }
     if problems:
         own = {problem: grams(problem.source) for problem in problems}
-        beyond = catalog.spare_drafts(catalog.MOST_SPARE), wider_drafts(MOST_WIDER)
+        beyond = spare_drafts(MOST_SPARE), wider_drafts(MOST_WIDER)
         drafts = (*drafts, *chain.from_iterable(beyond))
         anew = [d for d in catalog.all_drafts() if catalog.may_be_spelt_anew(d)]
         moved = [at_other_sizes(d) for d in drafts if d.part == "train"]

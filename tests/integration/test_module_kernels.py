@@ -10,12 +10,12 @@ import pytest
 
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.kernels import kernels_of
-from coding_framework.data.modules.catalog import all_drafts, find_draft
+from coding_framework.data.modules.catalog import MOST_WIDER, all_drafts, find_draft, wider_drafts
 from coding_framework.data.modules.other_names import with_arguments
-from coding_framework.data.modules.pool import MOST_WIDER, shown_drafts, wider_drafts
-from coding_framework.data.modules.sizes import AXES
+from coding_framework.data.modules.pool import shown_drafts
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.types import Status, Task
+from drawing.sizes import AXES
 from support.judged_modules import judged_jobs, judged_kernels
 
 pytestmark = pytest.mark.integration

@@ -37,8 +37,7 @@ from coding_framework.data.mixture import (
     sft_mixture,
     without_receipts,
 )
-from coding_framework.data.modules.catalog import spare_drafts
-from coding_framework.data.modules.pool import wider_drafts
+from coding_framework.data.modules.catalog import spare_drafts, wider_drafts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.speeds import level_speeds
 from coding_framework.data.modules.tasks import module_task

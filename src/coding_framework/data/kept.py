@@ -21,8 +21,8 @@ from coding_framework.paths import cache_dir, write_atomic
 
 FOLDER = "listings"
 """Below the cache folder."""
-_NOT_CODE = {".pyc", ".xz"}
-"""Receipts are no part of what a task is."""
+_NO_PART = (".pyc", "receipts.jsonl.xz")
+"""Ends of the names of what is no part of what a task is."""
 
 
 def kept(name: str, make: Callable[[], list[Any]]) -> list[Any]:
@@ -45,6 +45,6 @@ def digest() -> str:
     key = hashlib.sha256(sys.version.encode())
     folder = Path(__file__).parent
     for path in [*sorted(folder.rglob("*")), folder.parent / "types.py"]:
-        if path.is_file() and path.suffix not in _NOT_CODE:
+        if path.is_file() and not path.name.endswith(_NO_PART):
             key.update(str(path.relative_to(folder.parent)).encode() + b"\0" + path.read_bytes())
     return key.hexdigest()[:32]

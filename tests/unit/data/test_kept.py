@@ -8,7 +8,6 @@ import pytest
 
 from coding_framework.data import kept as module
 from coding_framework.data.kept import FOLDER, digest, kept
-from coding_framework.data.synthesis import catalog
 
 pytestmark = pytest.mark.unit
 
@@ -38,15 +37,3 @@ def test_a_damaged_list_is_made_again(tmp_path):
 def test_a_list_that_cannot_be_kept_is_made_all_the_same(monkeypatch):
     monkeypatch.setenv("CUDA_RL_CACHE", "/proc/x")
     assert kept("a", lambda: ["made"]) == ["made"]
-
-
-def test_the_catalogue_is_the_same_drawn_and_kept(monkeypatch):
-    drawn = catalog._drawn_names(0, 6)
-    catalog.catalog.cache_clear()
-    made = catalog.catalog(0, 6)
-    catalog.catalog.cache_clear()
-    monkeypatch.setattr(catalog, "_drawn_names", lambda *_: pytest.fail("it was drawn again"))
-    assert catalog.catalog(0, 6) == made
-    assert [program.name for program in made] == drawn
-    assert all(catalog.parse_function(program.name) == program for program in made)
-    catalog.catalog.cache_clear()

@@ -25,23 +25,19 @@ from coding_framework.data.mixture import (
     sft_mixture,
 )
 from coding_framework.data.modules.catalog import (
-    HELD_OUT_FAMILIES,
     all_drafts,
     constant_keys,
-    excluded_keys,
     excluded_spellings,
     find_draft,
     may_be_spelt_anew,
-    part_of_pairs,
     spare_drafts,
+    wider_drafts,
 )
-from coding_framework.data.modules.epilogues import FUSED_FAMILIES, ONES
 from coding_framework.data.modules.pool import (
     is_shown,
     shown_drafts,
     training_modules,
     validation_modules,
-    wider_drafts,
 )
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.sizes import at_other_sizes
@@ -53,7 +49,6 @@ from coding_framework.data.modules.speeds import (
     write_speeds,
 )
 from coding_framework.data.modules.tasks import module_task
-from coding_framework.data.modules.wider import MANY_TAPS, MOST_TAPS
 from coding_framework.data.synthesis.receipts import (
     MODULES_PATH,
     Job,
@@ -63,6 +58,9 @@ from coding_framework.data.synthesis.receipts import (
 )
 from coding_framework.errors import UsageError
 from coding_framework.types import Role, Split, Status
+from drawing.epilogues import FUSED_FAMILIES, ONES
+from drawing.modules import HELD_OUT_FAMILIES, excluded_keys, part_of_pairs
+from drawing.wider import MANY_TAPS, MOST_TAPS
 from support.judged_modules import judged_jobs, judged_kernels
 from support.made_conversations import make_verdict
 

@@ -9,21 +9,18 @@ import pytest
 
 from coding_framework.data.example_store import BuildReport
 from coding_framework.data.modules.catalog import (
-    HELD_OUT,
-    HELD_OUT_FAMILIES,
-    VALIDATION,
     all_drafts,
     constant_keys,
-    grid,
     module_drafts,
 )
-from coding_framework.data.modules.epilogues import pairs_of
 from coding_framework.data.modules.other_names import parameters_of
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.tasks import find_module_task, module_task
 from coding_framework.data.pairs import sft_pairs
 from coding_framework.data.synthesis.receipts import MODULES_PATH, packaged_receipts, task_digest
 from coding_framework.types import Candidate
+from drawing.epilogues import pairs_of
+from drawing.modules import HELD_OUT, HELD_OUT_FAMILIES, VALIDATION
 from support.judged_modules import judged_jobs
 
 pytestmark = pytest.mark.unit
@@ -110,7 +107,7 @@ def test_pairs_are_of_training_tasks_with_a_correct_receipt() -> None:
 
 
 def test_a_task_is_found_by_its_name_and_no_other_name_is_one() -> None:
-    name = next(iter(grid())).name
+    name = all_drafts()[0].name
     found = find_module_task(name)
     assert found is not None
     assert found.name == name

@@ -11,7 +11,6 @@ import torch
 
 from coding_framework.data.mixture import sft_mixture
 from coding_framework.data.modules.catalog import all_drafts
-from coding_framework.data.modules.families import tensor_draft
 from coding_framework.data.modules.operations import ELEMENTWISE
 from coding_framework.data.modules.other_names import OTHER_NAMES, parameters_of, with_arguments
 from coding_framework.data.modules.pool import shown_drafts
@@ -21,6 +20,7 @@ from coding_framework.data.modules.tasks import module_task, written
 from coding_framework.data.synthesis.receipts import MODULES_PATH, packaged_receipts
 from coding_framework.evaluation.suites import load_suite
 from coding_framework.registry.digests import task_digest
+from drawing.families import tensor_draft
 from support.judged_modules import judged_jobs
 
 pytestmark = pytest.mark.unit

@@ -1,6 +1,6 @@
 """The records of module tasks: a PyTorch module as people write it, as structured data.
 
-    families, epilogues, blocks -> ModuleDraft -> spelling -> tasks (a `Task`)
+    catalogue, as data -> ModuleDraft -> spelling -> tasks (a `Task`)
 
 A draft says what the function is and at which sizes; `spelling` writes it in PyTorch.
 """
@@ -70,8 +70,8 @@ class ModuleInput:
 
 @dataclass(frozen=True, slots=True)
 class ModuleDraft:
-    """What a module computes. Maker: `families` (level 1), `epilogues` and `blocks` (level 2).
-    Consumers: `spelling`, which writes it in PyTorch, and `tasks`."""
+    """What a module computes. Maker: `catalog`, of what was drawn. Consumers: `spelling`, which
+    writes it in PyTorch, and `tasks`."""
 
     family: str
     level: Literal[1, 2]
@@ -105,3 +105,29 @@ class ModuleDraft:
         """`m2_conv2d_gelu_mean_3f9a1c`: level, operations, and a digest of the key."""
         digest = hashlib.sha256(self.key.encode()).hexdigest()[:6]
         return "_".join((f"m{self.level}", *(o.name for o in self.operations), digest))
+
+
+def draft_of(row: Mapping[str, Any]) -> ModuleDraft:
+    """A draft as JSON has it: its fields, and by name its sizes of the emulator (main, odd, tiny)
+    and of a GPU (main, odd)."""
+    main, odd, tiny, large, ragged = (
+        {name: extents[at] for name, extents in row["sizes"].items()} for at in range(5)
+    )
+    operations = (
+        Operation(name, tuple((n, _value(v)) for n, v in arguments.items()))
+        for name, arguments in row["operations"]
+    )
+    return ModuleDraft(
+        row["family"],
+        row["level"],
+        tuple(operations),
+        tuple(ModuleInput(name, tuple(dims), *more) for name, dims, *more in row["inputs"]),
+        (main, odd, tiny),
+        (large, ragged, tiny),
+        row["layout"],
+        row["part"],
+    )
+
+
+def _value(stored: Any) -> Value:
+    return tuple(stored) if isinstance(stored, list) else stored

@@ -1,25 +1,23 @@
-"""Which functions are tasks: families, names, the catalogue drawn from the families, the split.
+"""Which functions are tasks: families, names, the catalogue, the split.
 
-To add a core: a row in the module of its kind in `cores/`, its family here. The tests then check
-its source, its kernels and its split against each other.
+To add a core: a row in the module of its kind in `cores/`, its family here; then
+`scripts/draw_tasks.py` draws the names of the catalogue (`functions.txt`). The tests check its
+source, its kernels and its split against each other.
 
-Guaranteed: the catalogue is a function of (seed, per_family); a task's split is a function of its
-canonical key alone, so no seed and no constant moves a function across; every op of a held-out task
-also occurs in training, alone.
+Guaranteed: a task's split is a function of its canonical key alone, so no draw and no constant
+moves a function across; every op of a held-out task also occurs in training, alone.
 """
 
 from __future__ import annotations
 
 import hashlib
-import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import pairwise, product
+from pathlib import Path
 
 from coding_framework.data import kernels as compiled
-from coding_framework.data.kept import kept
 from coding_framework.data.synthesis.canonical import canonical_key
 from coding_framework.data.synthesis.cores import places, products, rows
 from coding_framework.data.synthesis.cores.rows import LAYOUTS, MAP
@@ -28,7 +26,6 @@ from coding_framework.data.synthesis.function import (
     Core,
     Function,
     Params,
-    fingerprint,
 )
 from coding_framework.data.synthesis.steps import OPERANDS, UNARY, Operand, Step, ops_of, parse_step
 from coding_framework.data.synthesis.tasks import make_task
@@ -37,8 +34,8 @@ from coding_framework.types import KernelExample, Split, Task
 HELD_OUT_SHARE = 0.25
 """Share of canonical keys, beyond the primitive ones, that are held out."""
 _SPLIT_SALT = "coding-framework split 1"
-MOST_BEFORE, MOST_AFTER = 1, 2
-"""Steps that the catalogue draws around a workload's core; names may carry more."""
+NAMES_PATH = Path(__file__).with_name("functions.txt")
+"""The catalogue by name: programs, then workloads."""
 
 
 # --- families -----------------------------------------------------------------------------------
@@ -285,120 +282,20 @@ def kernels_of(task_name: str) -> tuple[KernelExample, ...]:
     return kernels(function) if function is not None else ()
 
 
+@lru_cache(maxsize=1)
 def all_functions() -> tuple[Function, ...]:
     """The whole catalogue: programs, then workloads."""
-    return (*catalog(), *workload_catalog())
+    names = NAMES_PATH.read_text(encoding="utf-8").split()
+    return tuple(function for function in map(spelled, names) if function is not None)
 
 
-# --- drawing programs: no two have equal values ---------------------------------------------------
+@lru_cache(maxsize=1)
+def catalog() -> tuple[Function, ...]:
+    """Programs: the primitives, then composed ones."""
+    return tuple(f for f in all_functions() if f.core in (MAP, *LAYOUTS))
 
 
-@lru_cache(maxsize=8)
-def catalog(seed: int = 0, per_family: int = 60) -> tuple[Function, ...]:
-    """Programs: the primitives, then up to `per_family` composed ones a family, no two equal.
-
-    Deterministic by its arguments, and kept between runs by its names.
-    """
-    names = kept(f"programs-{seed}-{per_family}", lambda: _drawn_names(seed, per_family))
-    return tuple(program for program in map(spelled, names) if program is not None)
-
-
-def _drawn_names(seed: int, per_family: int) -> list[str]:
-    """The catalogue, drawn: most of the time goes into finding on what inputs a program is valid,
-    and whether it equals another."""
-    chosen = {p.name: p for p in primitives()}
-    values = {fingerprint(p) for p in chosen.values()}
-    for family in PROGRAMS:
-        rng = random.Random(f"{family.name}:{seed}")
-        found = 0
-        for _ in range(200 * per_family):
-            if found == per_family:
-                break
-            program = _draw_program(family, rng)
-            if program.name in chosen or program.input_range() is None:
-                continue
-            if family_of(program) is not family or fingerprint(program) in values:
-                continue
-            chosen[program.name] = program
-            values.add(fingerprint(program))
-            found += 1
-    return list(chosen)
-
-
-def _draw_program(family: Family, rng: random.Random) -> Function:
-    """A random program of the family's form; not yet known to be valid."""
-    before = _draw_steps(family.kinds, rng.randint(*family.lengths), family.operands, rng)
-    core = rng.choice(family.cores)
-    after = _draw_steps(family.kinds, rng.randint(0, family.after), family.after_operands, rng)
-    return Function(before, core, after)
-
-
-def _draw_steps(
-    kinds: tuple[str, ...], count: int, operands: tuple[Operand, ...], rng: random.Random
-) -> tuple[Step, ...]:
-    steps = [_draw_step(kinds, rng) for _ in range(count)]
-    for operand in operands:
-        op = rng.choice(list(ops_of("operand").values()))
-        steps.insert(rng.randint(0, len(steps)), Step(op, operand=operand))
-    return tuple(steps)
-
-
-def _draw_step(kinds: tuple[str, ...], rng: random.Random) -> Step:
-    op = rng.choice([op for op in ops_of(*UNARY, "scalar").values() if op.kind in kinds])
-    return Step(op, rng.choice(op.constants))
-
-
-# --- drawing workloads: no two have the same graph of ops and the same constants ------------------
-
-
-@lru_cache(maxsize=8)
-def workload_catalog(seed: int = 0, per_family: int = 40) -> tuple[Function, ...]:
-    """Every core alone with every choice of parameters and dtypes, then compositions drawn until a
-    family has `per_family` members, or no more are found."""
-    chosen: list[Function] = []
-    for family in WORKLOADS:
-        members = {_identity(w): w for w in _alone(family)}
-        rng = random.Random(f"{family.name}:{seed}")
-        for _ in range(100 * per_family):
-            if len(members) >= per_family:
-                break
-            drawn = _draw_workload(family, rng)
-            if drawn.input_range() is not None and not _pointless(drawn):
-                members.setdefault(_identity(drawn), drawn)
-        chosen += list(members.values())[: max(per_family, 1)]
-    return tuple(chosen)
-
-
-def _alone(family: Family) -> Iterator[Function]:
-    for core in family.cores:
-        for params, dtype in product(core.choices, core.dtypes):
-            workload = Function((), core, (), params, dtype)
-            if core.atoms != () and workload.input_range() is not None:
-                yield workload
-
-
-def _draw_workload(family: Family, rng: random.Random) -> Function:
-    """A random member; not yet known to be valid."""
-    core = rng.choice(family.cores)
-    before = rng.randint(0, MOST_BEFORE) if core.steps_before else 0
-    after = rng.randint(0, MOST_AFTER) if core.interval is not None else 0
-    if core.atoms == ():
-        before, after = rng.randint(1, 3), 0
-    params = rng.choice(core.choices)
-    steps = [_draw_step((*UNARY, "scalar"), rng) for _ in range(before + after)]
-    dtype = rng.choice(core.dtypes)
-    return Function(tuple(steps[:before]), core, tuple(steps[before:]), params, dtype)
-
-
-def _pointless(workload: Function) -> bool:
-    """Whether the steps change nothing, as a factor before a cosine, or hide each other."""
-    ops = [step.op for step in workload.after]
-    hidden = any(a.name == "leakyrelu" and b.atoms == ("clip",) for a, b in pairwise(ops))
-    return hidden or (workload.core.atoms != () and canonical_key(workload) == workload.core_atoms)
-
-
-def _identity(workload: Function) -> tuple[object, ...]:
-    """Equal for workloads that are the same function, or nearly so."""
-    constants = sorted(c for s in (*workload.before, *workload.after) for c in s.constants)
-    key = canonical_key(workload)
-    return workload.core.name, workload.params, workload.dtype, key, tuple(constants)
+@lru_cache(maxsize=1)
+def workload_catalog() -> tuple[Function, ...]:
+    """Every core alone with every choice of parameters and dtypes, then compositions."""
+    return tuple(f for f in all_functions() if f.core not in (MAP, *LAYOUTS))

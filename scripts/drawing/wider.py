@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from itertools import chain, combinations, product
 from math import prod
 
-from coding_framework.data.modules import families as level_1
-from coding_framework.data.modules.blocks import blocks
-from coding_framework.data.modules.epilogues import ACTIVATIONS, SCALARS, drawn, redundant
-from coding_framework.data.modules.families import BOTH, conv_draft, conv_op, pool_draft, pool_op
 from coding_framework.data.modules.records import ModuleDraft, Operation, ThreeSizes, op
+from drawing import families as level_1
+from drawing.blocks import blocks
+from drawing.epilogues import ACTIVATIONS, SCALARS, drawn, redundant
+from drawing.families import BOTH, conv_draft, conv_op, pool_draft, pool_op
 
 MANY_TAPS, MOST_TAPS = 30, 61
 """Taps from which convolutions have many, and up to which a bit for each fits in 64."""

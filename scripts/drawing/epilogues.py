@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from coding_framework.data.modules.families import conv_input, conv_op, pool_op
 from coding_framework.data.modules.operations import ELEMENTWISE
 from coding_framework.data.modules.records import ModuleDraft, ModuleInput, Operation, op
-from coding_framework.data.modules.sizes import conv_sizes, rows_of
+from drawing.families import conv_input, conv_op, pool_op
+from drawing.sizes import conv_sizes, rows_of
 
 MOST_AFTER = 6
 _GROUPS = 4

@@ -11,7 +11,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 
-from coding_framework.data.modules.epilogues import (
+from coding_framework.data.modules.records import ModuleDraft, ModuleInput, Operation, op
+from drawing.epilogues import (
     ACTIVATIONS,
     LINEAR,
     ONES,
@@ -21,9 +22,8 @@ from coding_framework.data.modules.epilogues import (
     linear_rows,
     redundant,
 )
-from coding_framework.data.modules.families import conv_input, conv_op, pool_op, tensor
-from coding_framework.data.modules.records import ModuleDraft, ModuleInput, Operation, op
-from coding_framework.data.modules.sizes import (
+from drawing.families import conv_input, conv_op, pool_op, tensor
+from drawing.sizes import (
     SPATIAL,
     conv_sizes,
     five,

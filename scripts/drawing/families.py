@@ -19,7 +19,7 @@ from coding_framework.data.modules.records import (
     Value,
     op,
 )
-from coding_framework.data.modules.sizes import (
+from drawing.sizes import (
     AXES,
     SPATIAL,
     AllSizes,
