@@ -28,19 +28,21 @@ from coding_framework.reference_model import (
 )
 from coding_framework.types import Task, TestCase
 
+RECURRENT = ("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input")
 KEPT_WHOLE = (
+    *RECURRENT,
     "linear.default", "matmul.default", "einsum.default", "layer_norm.default",
-    "group_norm.default", "lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input",
-    "dropout.default", "gelu.default", "silu.default", "mish.default", "softplus.default",
-    "elu.default", "leaky_relu.default", "hardtanh.default", "hardsigmoid.default",
-    "hardswish.default", "log_sigmoid.default", "softmax.int", "log_softmax.int",
-    "_softmax.default", "_log_softmax.default", "_safe_softmax.default", "logsumexp.default",
-    "selu.default", "celu.default", "relu6.default", "softshrink.default", "hardshrink.default",
-    "threshold.default", "adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default",
-    "adaptive_avg_pool3d.default", "_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default",
-    "batch_norm.default", "instance_norm.default", "prelu.default", "var.correction",
-    "std.correction", "var_mean.correction", "pixel_shuffle.default", "lerp.Tensor", "lerp.Scalar",
-    "addcmul.default", "addcdiv.default", "rms_norm.default", "tril.default", "triu.default",
+    "group_norm.default", "dropout.default", "gelu.default", "silu.default", "mish.default",
+    "softplus.default", "elu.default", "leaky_relu.default", "hardtanh.default",
+    "hardsigmoid.default", "hardswish.default", "log_sigmoid.default", "softmax.int",
+    "log_softmax.int", "_softmax.default", "_log_softmax.default", "_safe_softmax.default",
+    "logsumexp.default", "selu.default", "celu.default", "relu6.default", "softshrink.default",
+    "hardshrink.default", "threshold.default", "adaptive_avg_pool1d.default",
+    "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default", "_adaptive_avg_pool2d.default",
+    "_adaptive_avg_pool3d.default", "batch_norm.default", "instance_norm.default", "prelu.default",
+    "var.correction", "std.correction", "var_mean.correction", "pixel_shuffle.default",
+    "lerp.Tensor", "lerp.Scalar", "addcmul.default", "addcdiv.default", "rms_norm.default",
+    "tril.default", "triu.default",
 )  # fmt: skip
 """Operations that PyTorch could take apart and that have a lowering of their own."""
 
@@ -221,10 +223,38 @@ def _traced(made: Made, given: Sequence[Any], fake: Any, anew: bool) -> Any:
 
     with ExitStack() as stack:
         stack.enter_context(fake)
+        stack.enter_context(_recurrent_layers_whole())
         stack.enter_context(traceback.preserve_node_meta())
         if fake.shape_env is not None:
             stack.enter_context(enable_python_dispatcher())
         return make_fx(without_writes, pre_dispatch=True, _allow_non_fake_inputs=True)(*given)
+
+
+@contextmanager
+def _recurrent_layers_whole() -> Iterator[None]:
+    """Inside the block a recurrent layer gives tensors of the right shapes at once: PyTorch makes
+    them by a step after the other, also where no tensor has values."""
+    import torch
+
+    def shaped(
+        x: Any, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float,
+        train: bool, bidirectional: bool, batch_first: bool,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        states = hx if isinstance(hx, (list, tuple)) else [hx]
+        width = states[0].shape[-1] * (2 if bidirectional else 1)
+        return x.new_empty((*x.shape[:-1], width)), *(h.new_empty(h.shape) for h in states)
+
+    operations = [getattr(torch.ops.aten, name.partition(".")[0]).input for name in RECURRENT]
+    own = [dict(one.py_kernels) for one in operations]
+    try:
+        for one in operations:
+            one.py_kernels |= dict.fromkeys(one.py_kernels, shaped)
+            one._dispatch_cache.clear()
+        yield
+    finally:
+        for one, kernels in zip(operations, own, strict=True):
+            one.py_kernels |= kernels
+            one._dispatch_cache.clear()
 
 
 _SAME = ("clone", "alias", "detach", "lift_fresh_copy", "contiguous")

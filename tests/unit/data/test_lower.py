@@ -154,10 +154,18 @@ def test_memory_is_shared_by_tensors_of_which_only_one_is_read_any_more():
     assert len(set(memory.values())) <= 4
 
 
-def test_layers_of_a_recurrent_net_are_a_loop_of_the_host():
-    text = lower(problem("return self.net(x.unsqueeze(1))[0]", "self.net = nn.LSTM(48, 8, 2)"))
-    assert text.count("for (int t = 0; t < x_0; t++) {") == 2
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_a_layer_of_a_recurrent_net_is_one_launch_for_all_steps(kind: str):
+    text = lower(problem("return self.net(x.unsqueeze(1))[0]", f"self.net = nn.{kind}(48, 8, 2)"))
+    host = text.split("forward(")[1]
+    assert host.count(f"recurrent_kernel<{kind}") == 2
+    assert "for (" not in host
     assert "SCALAR" not in text
+
+
+def test_a_recurrent_layer_with_a_projection_is_refused():
+    with pytest.raises(UnreadableError, match=r"no kernel for lstm.input with projections \(line"):
+        lower(problem("return self.net(x[None])[0]", "self.net = nn.LSTM(48, 8, proj_size=4)"))
 
 
 def test_a_sorted_row_is_written_by_ranks():

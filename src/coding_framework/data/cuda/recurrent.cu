@@ -1,6 +1,7 @@
-// Recurrent layers. The gates of all steps that the input gives are one product; then the host calls
-// one kernel a step, a thread for each hidden value. Hole: SCALAR, the type of the tensors.
-// gates: (steps, batch, count * hidden). Strides are in elements, so that either axis may lie first.
+// Recurrent layers. The gates of all steps that the input gives are one product; then a block for
+// each row of the batch walks over the steps, a warp for each hidden value. Hole: SCALAR, the type of
+// the tensors. gates: (steps, batch, count * hidden). Strides are in elements, so that either axis
+// may lie first.
 
 __global__ void recurrent_input_kernel(const SCALAR* x, const SCALAR* weight, const SCALAR* bias,
                                        float* gates, int steps, int batch, int inputs, int outputs,
@@ -16,71 +17,59 @@ __global__ void recurrent_input_kernel(const SCALAR* x, const SCALAR* weight, co
   gates[i] = sum;
 }
 
-__device__ float recurrent_gate(const float* gates, const SCALAR* weight, const SCALAR* bias,
-                                const SCALAR* before, int j, int hidden) {
-  float sum = gates[j] + (bias != nullptr ? float(bias[j]) : 0.0f);
-  for (int k = 0; k < hidden; k++) sum += float(before[k]) * float(weight[j * hidden + k]);
-  return sum;
+// What the hidden values before give to gate j, by the 32 threads of a warp.
+__device__ float recurrent_gate(const SCALAR* weight, const SCALAR* bias, const SCALAR* before, int j,
+                                int hidden) {
+  float sum = 0.0f;
+  for (int k = threadIdx.x % 32; k < hidden; k += 32)
+    sum += float(before[k]) * float(weight[j * hidden + k]);
+  for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffff, sum, d);
+  return sum + (bias != nullptr ? float(bias[j]) : 0.0f);
 }
 
-__global__ void lstm_step_kernel(const float* gates, const SCALAR* weight, const SCALAR* bias,
-                                 const SCALAR* before, int before_stride, const SCALAR* cell_before,
-                                 SCALAR* out, int out_stride, SCALAR* last, SCALAR* cell, int batch,
-                                 int hidden) {
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= batch * hidden) return;
-  const int j = i % hidden, b = i / hidden;
-  const float* g = gates + b * 4 * hidden;
-  const SCALAR* h = before + b * before_stride;
-  const float in = 1.0f / (1.0f + expf(-recurrent_gate(g, weight, bias, h, j, hidden)));
-  const float forget = 1.0f / (1.0f + expf(-recurrent_gate(g, weight, bias, h, hidden + j, hidden)));
-  const float next = tanhf(recurrent_gate(g, weight, bias, h, 2 * hidden + j, hidden));
-  const float show = 1.0f / (1.0f + expf(-recurrent_gate(g, weight, bias, h, 3 * hidden + j, hidden)));
-  const float c = forget * float(cell_before[i]) + in * next;
-  const float value = show * tanhf(c);
-  cell[i] = c;
-  out[b * out_stride + j] = value;
-  last[i] = value;
-}
+__device__ float recurrent_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-__global__ void gru_step_kernel(const float* gates, const SCALAR* weight, const SCALAR* bias,
-                                const SCALAR* before, int before_stride, SCALAR* out, int out_stride,
-                                SCALAR* last, int batch, int hidden) {
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= batch * hidden) return;
-  const int j = i % hidden, b = i / hidden;
-  const float* g = gates + b * 3 * hidden;
-  const SCALAR* h = before + b * before_stride;
-  const float reset = 1.0f / (1.0f + expf(-recurrent_gate(g, weight, bias, h, j, hidden)));
-  const float keep = 1.0f / (1.0f + expf(-recurrent_gate(g, weight, bias, h, hidden + j, hidden)));
-  const int n = 2 * hidden + j;
-  const float of_hidden = recurrent_gate(g, weight, bias, h, n, hidden) - g[n];
-  const float next = tanhf(g[n] + reset * of_hidden);
-  const float value = (1.0f - keep) * next + keep * float(h[j]);
-  out[b * out_stride + j] = value;
-  last[i] = value;
-}
+enum Recurrent { LSTM, GRU, RNN_TANH, RNN_RELU };
 
-__global__ void rnn_tanh_step_kernel(const float* gates, const SCALAR* weight, const SCALAR* bias,
-                                     const SCALAR* before, int before_stride, SCALAR* out,
-                                     int out_stride, SCALAR* last, int batch, int hidden) {
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= batch * hidden) return;
-  const int j = i % hidden, b = i / hidden;
-  const SCALAR* h = before + b * before_stride;
-  const float value = tanhf(recurrent_gate(gates + b * hidden, weight, bias, h, j, hidden));
-  out[b * out_stride + j] = value;
-  last[i] = value;
-}
-
-__global__ void rnn_relu_step_kernel(const float* gates, const SCALAR* weight, const SCALAR* bias,
-                                     const SCALAR* before, int before_stride, SCALAR* out,
-                                     int out_stride, SCALAR* last, int batch, int hidden) {
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= batch * hidden) return;
-  const int j = i % hidden, b = i / hidden;
-  const SCALAR* h = before + b * before_stride;
-  const float value = fmaxf(recurrent_gate(gates + b * hidden, weight, bias, h, j, hidden), 0.0f);
-  out[b * out_stride + j] = value;
-  last[i] = value;
+template <Recurrent KIND>
+__global__ void __launch_bounds__(1024)
+recurrent_kernel(const float* gates, const SCALAR* weight, const SCALAR* bias, const SCALAR* start,
+                 const SCALAR* cell_start, SCALAR* out, SCALAR* last, SCALAR* cell, int steps,
+                 int batch, int hidden, int step_stride, int batch_stride, bool backwards) {
+  constexpr int COUNT = KIND == LSTM ? 4 : KIND == GRU ? 3 : 1;
+  const int b = blockIdx.x;
+  if (b >= batch) return;
+  for (int t = 0; t < steps; t++) {
+    const int step = backwards ? steps - 1 - t : t;
+    SCALAR* here = out + step * step_stride + b * batch_stride;
+    const SCALAR* before = here + (backwards ? step_stride : -step_stride);
+    if (t == 0) before = start + b * hidden;
+    for (int j = threadIdx.x / 32; j < hidden; j += blockDim.x / 32) {
+      const float* g = gates + (step * batch + b) * COUNT * hidden + j;
+      float of[COUNT];
+      for (int e = 0; e < COUNT; e++)
+        of[e] = recurrent_gate(weight, bias, before, e * hidden + j, hidden);
+      if (threadIdx.x % 32 != 0) continue;
+      const int i = b * hidden + j;
+      float value;
+      if constexpr (KIND == LSTM) {
+        const float in = recurrent_sigmoid(g[0] + of[0]);
+        const float forget = recurrent_sigmoid(g[hidden] + of[1]);
+        const float next = tanhf(g[2 * hidden] + of[2]);
+        const float c = forget * float(t == 0 ? cell_start[i] : cell[i]) + in * next;
+        cell[i] = c;
+        value = recurrent_sigmoid(g[3 * hidden] + of[3]) * tanhf(c);
+      } else if constexpr (KIND == GRU) {
+        const float reset = recurrent_sigmoid(g[0] + of[0]);
+        const float keep = recurrent_sigmoid(g[hidden] + of[1]);
+        const float next = tanhf(g[2 * hidden] + reset * of[2]);
+        value = (1.0f - keep) * next + keep * float(before[j]);
+      } else {
+        value = KIND == RNN_TANH ? tanhf(g[0] + of[0]) : fmaxf(g[0] + of[0], 0.0f);
+      }
+      here[j] = value;
+      last[i] = value;
+    }
+    __syncthreads();
+  }
 }

@@ -1,5 +1,4 @@
-"""Layers of LSTM, GRU and plain recurrent cells: `cuda/recurrent.cu`, and the host loop over steps
-that calls it."""
+"""Layers of LSTM, GRU and plain recurrent cells: the launches of `cuda/recurrent.cu`."""
 
 from __future__ import annotations
 
@@ -23,13 +22,16 @@ def layers(lowering: Any, node: Node) -> None:
             f"{node.op} draws random numbers for its dropout ({node.line}): set dropout=0, or use "
             ".eval() in __init__"
         )
+    per = 4 if node["has_biases"] else 2
+    directions = 2 if node["bidirectional"] else 1
+    layer_count = int(node["num_layers"])
+    if len(node["params"]) != per * directions * layer_count:
+        raise UnreadableError(f"there is no kernel for {node.op} with projections ({node.line})")
     scalar = C_TYPES[node.types[0].dtype].kept
     lowering.file("recurrent.cu", SCALAR=scalar)
     hx = node["hx"] if isinstance(node["hx"], list) else [node["hx"]]
     start = [lowering.stored(h).name for h in hx]
     weights = [lowering.stored(p).name for p in node["params"]]
-    per = 4 if node["has_biases"] else 2
-    directions = 2 if node["bidirectional"] else 1
     time, batch = (1, 0) if node["batch_first"] else (0, 1)
     steps, count = (lowering.sizes.name(x.type.shape[a]) for a in (time, batch))
     hidden = lowering.sizes.name(hx[0].type.shape[2])
@@ -38,7 +40,6 @@ def layers(lowering: Any, node: Node) -> None:
     last = [f"{name}_{what}" for what in ("hidden", "cell")[: len(hx)]]
     options = f"{lowering.graph.arguments[0].name}.options()"
     kind_of = f"{options}.dtype({C_TYPES[node.types[0].dtype].torch})"
-    layer_count = int(node["num_layers"])
     for one in last:
         shape = f"{{{layer_count * directions}, {count}, {hidden}}}"
         host.append(f"auto {one} = torch::empty({shape}, {kind_of});")
@@ -72,28 +73,18 @@ def layers(lowering: Any, node: Node) -> None:
                 (f"{count} * {wide}", wide) if time == 0 else (wide, f"{steps} * {wide}")
             )
             offset = f"{place} * {count} * {hidden}"
-            to = "t" if direction == 0 else f"{steps} - 1 - t"
-            back = "-" if direction == 0 else "+"
-            into = f"step * ({out_step}) + {direction} * {hidden}"
-            arguments = [
-                f"{gates}.data_ptr<float>() + step * {count} * {rows}", pointer(w_hh), b_hh,
-                f"t == 0 ? {pointer(start[0], offset)} : "
-                f"{pointer(out)} + (step {back} 1) * ({out_step}) + {direction} * {hidden}",
-                f"t == 0 ? {hidden} : {out_row}",
-            ]  # fmt: skip
+            cells = ("nullptr", "nullptr")
             if kind == "lstm":
-                arguments.append(
-                    f"t == 0 ? {pointer(start[1], offset)} : {pointer(last[1], offset)}"
-                )
-            arguments += [pointer(out, into), out_row, *(pointer(one, offset) for one in last)]
-            arguments += [count, hidden]
-            host += [
-                f"for (int t = 0; t < {steps}; t++) {{",
-                f"  const int step = {to};",
-                f"  {kind}_step_kernel<<<blocks((int64_t){count} * {hidden}), 256>>>("
-                f"{', '.join(arguments)});",
-                "}",
-            ]
+                cells = (pointer(start[1], offset), pointer(last[1], offset))
+            arguments = [
+                f"{gates}.data_ptr<float>()", pointer(w_hh), b_hh, pointer(start[0], offset),
+                cells[0], pointer(out, f"{direction} * {hidden}"), pointer(last[0], offset),
+                cells[1], steps, count, hidden, out_step, out_row, str(direction > 0).lower(),
+            ]  # fmt: skip
+            host.append(
+                f"recurrent_kernel<{kind.upper()}><<<std::max<int64_t>({count}, 1), "
+                f"std::min<int64_t>({hidden} * 32, 1024)>>>({', '.join(arguments)});"
+            )
         source, width = out, wide
     for number, made in zip(range(3), (source, *last), strict=False):
         if number in results:
