@@ -117,7 +117,7 @@ def _as_eager(
     for native in call(model, inputs):
         tolerance = rules.half_tolerance if native.dtype in _HALF else rules.tolerance
         exact = native.to(torch.float64) if native.is_floating_point() else native
-        allowed = exact.abs().add(1.0).mul(tolerance) if native.is_floating_point() else None
+        allowed = exact.abs().add_(1.0).mul_(tolerance) if native.is_floating_point() else None
         outputs.append(ExpectedOutput(exact, native, allowed))
     return tuple(outputs)
 
