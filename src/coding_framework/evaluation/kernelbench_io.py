@@ -2,8 +2,7 @@
 
     RUN/level_1_problem_19_sample_0_kernel.py     the answers
     RUN/eval_results.json                         what came of them, times in milliseconds
-    RUN/pass_at_k_results.json
-    RUN/results/timing/HARDWARE/baseline_time_torch.json
+    RUN/results/timing/HARDWARE/baseline_time_torch.json, and one for each other baseline
 
 A modelled time is never written as a runtime: it stands in the metadata, and the runtime is -1.
 Their file names have room for one level, so a run of two levels is two folders.
@@ -15,16 +14,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.samples import SampleRecord
 from coding_framework.evaluation.suites import EvalSuite, SuiteTask
 from coding_framework.paths import write_atomic, write_json_atomic
-from coding_framework.types import BenchmarkResult, CUDAConversationState, Verdict
+from coding_framework.types import BaselineName, BenchmarkResult, CUDAConversationState, Verdict
 
-EAGER, COMPILED = "baseline_time_torch", "baseline_time_torch_compile_inductor_default"
-"""Their names of the two baselines."""
+BASELINES: Mapping[BaselineName, str] = {
+    "eager": "baseline_time_torch",
+    "eager_tf32": "baseline_time_torch_tf32",
+    "compiled": "baseline_time_torch_compile_inductor_default",
+}
+"""The names that KernelBench and KernelBench-Verified have for PyTorch's times."""
 
 
 def write_kernelbench_run(
@@ -37,7 +38,7 @@ def write_kernelbench_run(
     level = level_of(suites)
     entries = {e.task.name: e for suite in suites for e in suite.tasks}
     results: dict[str, list[dict[str, Any]]] = {}
-    times: dict[str, dict[str, dict[str, Any]]] = {EAGER: {}, COMPILED: {}}
+    times: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in BASELINES.values()}
     for state, record in sorted(found, key=lambda pair: _place(entries, pair[1])):
         entry = entries[record.task]
         best = None if record.best_turn is None else state.turns[record.best_turn]
@@ -51,8 +52,6 @@ def write_kernelbench_run(
         for kind, mean in _baselines(best.verdict.timing):
             times[kind].setdefault(f"{record.task}.py", {"mean": mean, "hardware": hardware})
     write_json_atomic(folder / "eval_results.json", results)
-    ks = [k for k in (1, 5, 10) if k <= max(map(len, results.values()), default=0)]
-    write_json_atomic(folder / "pass_at_k_results.json", _pass_at_k_results(results, ks))
     for kind, means in times.items():
         if means:
             path = folder / "results" / "timing" / hardware / f"{kind}.json"
@@ -108,40 +107,5 @@ def _baselines(timing: BenchmarkResult | None) -> list[tuple[str, float]]:
     """PyTorch's measured times of a verdict, by their names."""
     if timing is None or timing.modelled:
         return []
-    found = ((EAGER, timing.eager_ms), (COMPILED, timing.compiled_ms))
+    found = ((kind, getattr(timing, f"{name}_ms")) for name, kind in BASELINES.items())
     return [(kind, mean) for kind, mean in found if mean is not None]
-
-
-def _pass_at_k_results(
-    results: Mapping[str, Sequence[Mapping[str, Any]]], ks: Sequence[int]
-) -> dict[str, dict[str, Any]]:
-    """Their pass_at_k_results.json: averages, metadata and problems. pass@k of a problem with fewer
-    samples is stored as pass@n, and averages divide by all problems, as eval_from_generations.py
-    does at commit 423217d."""
-    problems: dict[str, dict[str, Any]] = {}
-    for number, entries in results.items():
-        n = len(entries)
-        c = sum(1 for entry in entries if entry["correctness"] and entry["compiled"])
-        row = {f"pass@{min(k, n)}": _pass_at_k(n, c, min(k, n)) for k in ks}
-        problems[number] = {"total_samples": n, "correct_samples": c, **row}
-    rows = list(problems.values())
-    having = {k: [row[f"pass@{k}"] for row in rows if f"pass@{k}" in row] for k in ks}
-    return {
-        "averages": {f"avg_pass@{k}": float(sum(having[k]) / len(rows)) for k in ks if rows},
-        "metadata": {
-            "total_problems": len(rows),
-            "problems_with_samples": sum(row["total_samples"] > 0 for row in rows),
-            "total_evaluated_samples": sum(row["total_samples"] for row in rows),
-            "total_correct_samples": sum(row["correct_samples"] for row in rows),
-            **{f"pass@{k}_count": len(having[k]) for k in ks},
-        },
-        "problems": problems,
-    }
-
-
-def _pass_at_k(n: int, c: int, k: int) -> float:
-    """By the running product that they use: another order of the same operations may differ in the
-    last bit."""
-    if n - c < k:
-        return 1.0
-    return float(1.0 - np.prod(1.0 - k / np.arange(n - c + 1, n + 1)))

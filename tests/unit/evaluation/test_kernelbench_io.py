@@ -71,8 +71,7 @@ def test_a_modelled_time_is_no_runtime_and_a_masked_sample_no_entry(tmp_path: Pa
     [modelled] = json.loads((tmp_path / "eval_results.json").read_text())["2"]
     assert modelled["runtime"] == -1.0
     assert modelled["metadata"]["coding_framework"]["modelled_ms"] == 1.0
-    passed = json.loads((tmp_path / "pass_at_k_results.json").read_text())
-    assert passed["averages"] == {"avg_pass@1": pytest.approx(2 / 3)}
+    assert not (tmp_path / "results/timing/H200/baseline_time_torch_tf32.json").exists()
 
 
 def test_the_written_folder_can_be_judged_again(tmp_path: Path) -> None:

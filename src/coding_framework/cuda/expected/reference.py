@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -83,6 +83,7 @@ _CROWDED_BYTES = 256 << 20
 """The same while others wait for the GPU's memory. A smaller draw takes longer to make again than
 its memory is worth."""
 Scalar = bool | int | float
+T = TypeVar("T")
 NewSpread = Callable[[torch.Tensor, torch.Tensor], OutputSpread]
 Expected = Callable[[nn.Module, tuple[torch.Tensor, ...]], tuple[ExpectedOutput, ...]]
 
@@ -361,7 +362,7 @@ class ReferenceCache:
         if key not in self._flops:
             from coding_framework.cuda.expected.reference_facts import counted_flops
 
-            found = _by_shapes(counted_flops, task, case)
+            found = by_shapes(counted_flops, task, case)
             if found is None:
                 with self._model(task, case, seed) as (model, expectation):
                     found = counted_flops(model, expectation.inputs)
@@ -377,7 +378,7 @@ class ReferenceCache:
             return None
         key = (self._digest(task), case.name)
         if key not in self._workspaces:
-            self._workspaces[key] = _by_shapes(workspace_bytes, task, case)
+            self._workspaces[key] = by_shapes(workspace_bytes, task, case)
         return self._workspaces[key]
 
     def needed_input_bytes(self, task: Task, case: TestCase, seeds: tuple[int, int]) -> int:
@@ -588,9 +589,9 @@ def _new_model(
     return model
 
 
-def _by_shapes(
-    count: Callable[[nn.Module, list[torch.Tensor]], int], task: Task, case: TestCase
-) -> int | None:
+def by_shapes(
+    count: Callable[[nn.Module, list[torch.Tensor]], T], task: Task, case: TestCase
+) -> T | None:
     """What is counted of a call without doing it; None where the function looks at values."""
     try:
         with torch.device("meta"), _isolated(0):

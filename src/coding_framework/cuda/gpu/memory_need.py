@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
 from coding_framework.cuda.device.rough_need import AN_INPUT, AN_OUTPUT
-from coding_framework.cuda.expected.inputs import TORCH_DTYPES
+from coding_framework.cuda.expected.reference import by_shapes
 from coding_framework.cuda.expected.reference_facts import Memories
-from coding_framework.reference_model import make_model, run_reference, tensors_of
+from coding_framework.reference_model import tensors_of
 from coding_framework.types import Task, TestCase
 
 _PASSING = 16
@@ -33,10 +35,8 @@ class MemoryNeed:
 def memory_need(task: Task, case: TestCase) -> MemoryNeed:
     """From shapes alone: nothing is computed."""
     inputs = sum(math.prod(spec.shape) for spec in case.inputs)
-    try:
-        parameters, outputs, between = _counted(task, case)
-    except Exception:  # a model that looks at values cannot be asked this way
-        parameters, outputs, between = 0, inputs, Memories()
+    found = by_shapes(_counted, task, case)  # None: of a model that looks at values
+    parameters, outputs, between = found or (0, inputs, Memories())
     passing = max(0, between.elements_at_once - inputs - parameters - outputs)
     kept = max(0, between.result_bytes - 4 * outputs)
     return MemoryNeed(
@@ -45,13 +45,9 @@ def memory_need(task: Task, case: TestCase) -> MemoryNeed:
     )
 
 
-def _counted(task: Task, case: TestCase) -> tuple[int, int, Memories]:
+def _counted(model: nn.Module, inputs: Sequence[torch.Tensor]) -> tuple[int, int, Memories]:
     """Elements of the parameters and of the outputs, and what lies between."""
-    namespace = run_reference(task.reference)
-    with torch.device("meta"), torch.no_grad():
-        tensors = [torch.empty(s.shape, dtype=TORCH_DTYPES[s.dtype]) for s in case.inputs]
-        model = make_model(namespace["Model"], case.init_args or task.init_args)
-        with Memories() as between:
-            outputs = tensors_of(model(*tensors))
+    with torch.no_grad(), Memories() as between:
+        outputs = tensors_of(model(*inputs))
     parameters = sum(t.numel() for t in model.state_dict().values())
     return parameters, sum(t.numel() for t in outputs), between

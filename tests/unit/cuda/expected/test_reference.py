@@ -277,7 +277,7 @@ def test_operations_are_counted_by_shapes_unless_values_matter(
     first: str, needs_values: bool
 ) -> None:
     task = _task(PRODUCT.format(first=first))
-    assert (reference_module._by_shapes(counted_flops, task, task.cases[0]) is None) == needs_values
+    assert (reference_module.by_shapes(counted_flops, task, task.cases[0]) is None) == needs_values
     assert ReferenceCache(b"s").flops(task, task.cases[0], 0) == 2 * 4 * 5 * 4
 
 
