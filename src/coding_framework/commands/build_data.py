@@ -25,6 +25,7 @@ from coding_framework.data.example_store import (
 )
 from coding_framework.data.examples import UNVERIFIED, in_turn, training_examples
 from coding_framework.data.kernelbench.problems import load_problem_file, load_problem_rows
+from coding_framework.data.listing import rows
 from coding_framework.data.mistakes import (
     repairs_of_mistakes,
     stored_conversations,
@@ -38,16 +39,13 @@ from coding_framework.data.mixture import (
     without_receipts,
 )
 from coding_framework.data.modules.catalog import spare_drafts, wider_drafts
-from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.speeds import level_speeds
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.pairs import kernel_jobs, pair_jobs, sft_pairs
 from coding_framework.data.provenance import dataset_card
-from coding_framework.data.registry import select_functions, select_modules
+from coding_framework.data.registry import named_task
 from coding_framework.data.sakana_loader import ArchiveRow, SakanaDataLoader, archive_examples_of
 from coding_framework.data.statistics import TaskStatistics, task_statistics
-from coding_framework.data.synthesis.catalog import build_task, family_of
-from coding_framework.data.synthesis.function import Function
 from coding_framework.data.synthesis.receipts import (
     all_receipts,
     built_receipts_path,
@@ -65,20 +63,15 @@ from coding_framework.types import Role, Split, Task, TaskScope, Verdict
 EXAMPLES_NAME = "examples.jsonl"
 
 
-def selected_functions(selection: TaskSelection) -> list[Function]:
-    """The catalogue's functions that were asked for, balanced over the families."""
-    chosen = select_functions(split=selection.split, family=selection.family, tier=selection.tier)
-    return in_turn(chosen, lambda function: family_of(function).name, selection.count)
-
-
-def selected_modules(selection: TaskSelection) -> list[ModuleDraft]:
-    """The drafts of modules that were asked for, likewise."""
-    chosen = select_modules(split=selection.split, family=selection.family, tier=selection.tier)
-    return in_turn(chosen, lambda draft: draft.family, selection.count)
-
-
-def _task(draft: ModuleDraft) -> Task:
-    return module_task(draft)
+def selected_tasks(selection: TaskSelection) -> list[Task]:
+    """The catalogue's tasks that were asked for, balanced over the families. Raises UsageError for
+    an unknown family."""
+    found = rows(
+        selection.scope, split=selection.split, family=selection.family, tier=selection.tier
+    )
+    chosen = in_turn(found, lambda row: str(row["family"]), selection.count)
+    tasks = (named_task(row["name"]) for row in chosen)
+    return [task for task in tasks if task is not None]
 
 
 def datasets_dir() -> Path:
@@ -95,16 +88,16 @@ def build_tasks(
     """Judge every kernel of the selected tasks that has no receipt; returns how many are open for
     a fault of ours. Prints what was found."""
     started = time.monotonic()
-    functions = selected_functions(selection)
+    tasks = selected_tasks(selection)
     path = output or built_receipts_path()
-    jobs = list(kernel_jobs(map(build_task, functions)))
+    jobs = list(kernel_jobs(tasks))
     failed, judged = judge_jobs(jobs, path, workers)
     receipts = all_receipts(path)
     statuses = Counter(
         receipts[job.key].verdict.status.value if job.key in receipts else "open" for job in jobs
     )
     said = ", ".join(f"{n} {status}" for status, n in statuses.most_common())
-    print(f"{len(functions)} tasks, {len(jobs)} kernels: {said}")
+    print(f"{len(tasks)} tasks, {len(jobs)} kernels: {said}")
     print(
         f"{judged} judged now in {time.monotonic() - started:.0f} s, receipts in {path}",
         file=sys.stderr,
@@ -114,9 +107,8 @@ def build_tasks(
 
 def statistics(selection: TaskSelection) -> TaskStatistics:
     """Counts of the selected tasks, and how much of them is judged."""
-    if selection.scope == "modules":
-        return task_statistics(map(_task, selected_modules(selection)), module_receipts())
-    return task_statistics(map(build_task, selected_functions(selection)), all_receipts())
+    receipts = module_receipts() if selection.scope == "modules" else all_receipts()
+    return task_statistics(selected_tasks(selection), receipts)
 
 
 # --- data build-sft ------------------------------------------------------------------------------
@@ -137,14 +129,12 @@ def build_sft(
     """
     path = built_receipts_path()
     folder = output or datasets_dir() / "sft"
-    training = selection.model_copy(update={"split": Split.TRAIN})
+    tasks = selected_tasks(selection.model_copy(update={"split": Split.TRAIN}))
     if selection.scope == "modules":
-        known, drafts = module_receipts(path), selected_modules(training)
-        tasks = [_task(draft) for draft in drafts]
-        jobs = kernel_jobs(without_receipts(drafts, by_task(known)))
+        known = module_receipts(path)
+        jobs = kernel_jobs(without_receipts(tasks, by_task(known)))
     else:
         known = all_receipts(path)
-        tasks = [build_task(function) for function in selected_functions(training)]
         jobs = chain(kernel_jobs(tasks), pair_jobs(tasks))
     if judge:
         judge_jobs(jobs, path, workers, known=known, however_long=however_long)
@@ -227,7 +217,7 @@ def build_mixture(
     spare = [*wider_drafts(wanted.wider), *spare_drafts(wanted.spare)]
     receipts = module_receipts(path)
     if judge and not wanted.unjudged:
-        further = kernel_jobs(without_receipts(spare, by_task(receipts)))
+        further = kernel_jobs(without_receipts(map(module_task, spare), by_task(receipts)))
         jobs = chain(mixture_jobs(drafts, receipts), further)
         judge_jobs(jobs, path, workers, backend=wanted.backend, known=receipts)
         receipts |= load_receipts(path)

@@ -1,4 +1,5 @@
-"""The catalogues' tasks by name, as `cuda-rl tasks list` shows them; kept between runs."""
+"""The catalogues' tasks by name, as `cuda-rl tasks list` shows them: kept between runs, and no task
+is made for them."""
 
 from __future__ import annotations
 
@@ -11,11 +12,9 @@ from coding_framework.data.kept import kept
 from coding_framework.errors import UsageError
 from coding_framework.types import Split
 
-LISTED = {"name", "tier", "family", "ops", "split", "description", "source"}
-"""Fields of `Task` that a list of tasks has."""
 Catalogue = Literal["synthesis", "modules"]
 Row = dict[str, Any]
-"""The `LISTED` fields of a task, as JSON has them."""
+"""Fields of a `Task`, as JSON has them."""
 
 
 def rows(
@@ -58,12 +57,12 @@ def _all_rows(of: Catalogue) -> tuple[Row, ...]:
 
 def _made(of: Catalogue) -> list[Row]:
     from coding_framework.data.modules.catalog import all_drafts
-    from coding_framework.data.modules.tasks import module_task
+    from coding_framework.data.modules.tasks import facts_of
     from coding_framework.data.synthesis import catalog
 
-    tasks = (
-        map(catalog.build_task, catalog.all_functions())
+    told = (
+        map(catalog.facts_of, catalog.all_functions())
         if of == "synthesis"
-        else map(module_task, all_drafts())
+        else map(facts_of, all_drafts())
     )
-    return [task.model_dump(mode="json", include=LISTED) for task in tasks]
+    return [{**row, "ops": [*row["ops"]], "split": row["split"].value} for row in told]

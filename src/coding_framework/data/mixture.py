@@ -196,7 +196,7 @@ def sft_mixture(
     if spare:
         wanted[BEYOND] = len(spare)
         if unjudged:
-            write_all(without_receipts(spare, judged))
+            write_all(without_receipts(map(module_task, spare), judged))
         parts[BEYOND] = tuple(taught.best(spare))
     return Mixture(parts, wanted, taught.too_long)
 
@@ -212,7 +212,7 @@ def mixture_jobs(drafts: Iterable[ModuleDraft], receipts: Receipts) -> Iterator[
     """What has to be judged for the mixture: the compiler's kernels of its tasks without receipts,
     and one fault of each task's naive kernel."""
     judged, chosen = by_task(receipts), list(drafts)
-    yield from kernel_jobs(without_receipts(chosen, judged))
+    yield from kernel_jobs(without_receipts(map(module_task, chosen), judged))
     for draft in chosen:
         task = module_task(draft)
         known = judged.get(task_digest(task))
@@ -230,10 +230,9 @@ def _broken(kernels: Iterable[KernelExample], name: str) -> BrokenKernel | None:
     return next(iter(broken_kernels(naive.code, crc32(name.encode()), among=ARGUMENT_FAULTS)), None)
 
 
-def without_receipts(drafts: Iterable[ModuleDraft], judged: Judgements) -> list[Task]:
+def without_receipts(tasks: Iterable[Task], judged: Judgements) -> list[Task]:
     """The tasks of which no kernel was judged: the compiler writes theirs. Where there are some,
     these are the faster ones."""
-    tasks = (module_task(draft) for draft in drafts)
     return [task for task in tasks if task_digest(task) not in judged]
 
 

@@ -26,11 +26,8 @@ from coding_framework.data.kernelbench.problems import (
 )
 from coding_framework.data.kernels import kernels_of
 from coding_framework.data.modules import tasks as modules
-from coding_framework.data.modules.catalog import all_drafts
-from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.problem_checks import RandomOutputError, explained, require_function
 from coding_framework.data.synthesis import catalog
-from coding_framework.data.synthesis.function import Function
 from coding_framework.data.synthesis.receipts import (
     KernelReceipt,
     by_task,
@@ -41,7 +38,7 @@ from coding_framework.data.synthesis.receipts import (
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
 from coding_framework.task_shapes import SHAPE_SETS, UNSEEN_SHAPE_SETS, count_shape_sets
-from coding_framework.types import PART, Split, Task
+from coding_framework.types import PART, Task
 
 
 def find_task(spec: str, inputs: str = "", init: str = "") -> Task:
@@ -162,22 +159,6 @@ def _function(source: str, name: str) -> Task:
     with problem_faults(name):
         require_function(task)
         return task
-
-
-def select_functions(
-    *, split: Split | None = None, family: str | None = None, tier: int | None = None
-) -> list[Function]:
-    """The catalogue's functions, filtered. Raises UsageError for an unknown family."""
-    chosen = {row["name"] for row in listing.rows(split=split, family=family, tier=tier)}
-    return [function for function in catalog.all_functions() if function.name in chosen]
-
-
-def select_modules(
-    *, split: Split | None = None, family: str | None = None, tier: int | None = None
-) -> list[ModuleDraft]:
-    """The drafts of modules, filtered. Raises UsageError for an unknown family."""
-    chosen = {row["name"] for row in listing.rows("modules", split=split, family=family, tier=tier)}
-    return [draft for draft in all_drafts() if draft.name in chosen]
 
 
 def describe_task(task: Task) -> str:

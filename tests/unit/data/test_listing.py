@@ -6,13 +6,12 @@ import json
 
 import pytest
 
-from coding_framework.commands.build_data import selected_modules, statistics
+from coding_framework.commands.build_data import selected_tasks, statistics
 from coding_framework.commands.options import TaskSelection
 from coding_framework.data import listing
 from coding_framework.data.kept import FOLDER
 from coding_framework.data.modules.catalog import all_drafts
 from coding_framework.data.modules.tasks import find_module_task
-from coding_framework.data.registry import select_modules
 from coding_framework.data.synthesis import catalog
 from coding_framework.errors import UsageError
 from coding_framework.types import Split
@@ -43,15 +42,15 @@ def test_a_row_has_what_the_task_has():
     of_module = find_module_task(all_drafts()[0].name)
     for of, task in (("synthesis", catalog.build_task(function)), ("modules", of_module)):
         row = next(row for row in listing.rows(of) if row["name"] == task.name)
-        assert row == json.loads(task.model_dump_json(include=listing.LISTED))
+        assert row == json.loads(task.model_dump_json(include=set(row)))
 
 
 def test_modules_are_listed_and_counted_as_functions_are():
     chosen = TaskSelection(scope="modules", family="scan", split=Split.TRAIN)
     names = {row["name"] for row in listing.rows("modules", family="scan", split=Split.TRAIN)}
-    assert {draft.name for draft in selected_modules(chosen)} == names
+    assert {task.name for task in selected_tasks(chosen)} == names
     (family,) = statistics(chosen).families
     assert (family.family, family.train, family.held_out) == ("scan", len(names), 0)
     assert family.judged == family.correct > len(names)
     with pytest.raises(UsageError, match="no family is called 'scam'; did you mean scan"):
-        select_modules(family="scam")
+        listing.rows("modules", family="scam")

@@ -118,8 +118,3 @@ def module_drafts(
     if count is not None and count < len(chosen):
         chosen = random.Random(_SALT).sample(chosen, len(chosen))
     return [draft for draft in chosen if draft.key not in constant_keys()][:count]
-
-
-def family_names() -> tuple[str, ...]:
-    """All families of module tasks."""
-    return tuple(dict.fromkeys(draft.family for draft in all_drafts()))

@@ -21,8 +21,8 @@ def module_task(draft: ModuleDraft, spelling: int = 0, *, renamed: bool = False)
     """The task, without a kernel: receipts have it, or the compiler writes it. spelling: the number
     of another way to write it. renamed: its constants and its parameters have other names."""
     w = written(draft, spelling, renamed=renamed)
-    given = w.given.values()
-    source = w.source(described := describe(draft))
+    given, facts = w.given.values(), facts_of(draft)
+    source = w.source(facts["description"])
     if renamed:
         source = with_other_attributes(source, f"{draft.name}/{spelling}")
 
@@ -39,18 +39,26 @@ def module_task(draft: ModuleDraft, spelling: int = 0, *, renamed: bool = False)
         )
 
     return Task(
-        name=draft.name,
-        tier=tier_of(draft),
-        family=draft.family,
-        ops=tuple(operation.name for operation in draft.operations),
-        description=described,
+        **facts,
         reference=source,
         init_args=init_args(draft.gpu_sizes[0]),
         cases=tuple(case(n, s) for n, s in zip(CASE_NAMES, draft.sizes, strict=True)),
         gpu_cases=tuple(case(n, s) for n, s in zip(CASE_NAMES, draft.gpu_sizes, strict=True)),
-        split=split_of(draft),
-        source=SOURCE,
     )
+
+
+def facts_of(draft: ModuleDraft) -> dict[str, Any]:
+    """What a list of tasks tells of it: fields of `Task`. A layer or a function is of tier 2,
+    several operations after a head are of tier 3; validation tasks are held out."""
+    return {
+        "name": draft.name,
+        "tier": 3 if draft.level == 2 else 2,
+        "family": draft.family,
+        "ops": tuple(operation.name for operation in draft.operations),
+        "description": describe(draft),
+        "split": Split.TRAIN if draft.part == "train" else Split.HELD_OUT,
+        "source": SOURCE,
+    }
 
 
 def written(draft: ModuleDraft, spelling: int = 0, *, renamed: bool = False) -> Writing:
@@ -71,16 +79,6 @@ def describe(draft: ModuleDraft) -> str:
         ELEMENTWISE[o.name].words if o.name in ELEMENTWISE else o.name.replace("_", " ")
         for o in draft.operations
     )
-
-
-def tier_of(draft: ModuleDraft) -> int:
-    """How hard: 2 for a layer or a function, 3 for several operations after a head."""
-    return 3 if draft.level == 2 else 2
-
-
-def split_of(draft: ModuleDraft) -> Split:
-    """Validation tasks are held out."""
-    return Split.TRAIN if draft.part == "train" else Split.HELD_OUT
 
 
 def _spec(given: ModuleInput, sizes: Sizes) -> TensorSpec:

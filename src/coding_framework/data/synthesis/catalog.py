@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 from coding_framework.data import kernels as compiled
 from coding_framework.data.synthesis.canonical import canonical_key
@@ -28,7 +29,7 @@ from coding_framework.data.synthesis.function import (
     Params,
 )
 from coding_framework.data.synthesis.steps import OPERANDS, UNARY, Operand, Step, ops_of, parse_step
-from coding_framework.data.synthesis.tasks import make_task
+from coding_framework.data.synthesis.tasks import describe, make_task
 from coding_framework.types import KernelExample, Split, Task
 
 HELD_OUT_SHARE = 0.25
@@ -257,11 +258,24 @@ def family_names() -> tuple[str, ...]:
     return tuple(family.name for family in FAMILIES)
 
 
+def facts_of(function: Function) -> dict[str, Any]:
+    """What a list of tasks tells of it: fields of `Task`."""
+    family = family_of(function)
+    return {
+        "name": function.name,
+        "tier": family.tier,
+        "family": family.name,
+        "ops": function.ops,
+        "description": describe(function),
+        "split": split_of(function),
+        "source": "synthesis",
+    }
+
+
 @lru_cache(maxsize=4096)
 def build_task(function: Function) -> Task:
     """The task of a function, without a kernel: reading it takes some tenths of a second."""
-    family = family_of(function)
-    return make_task(function, family.name, family.tier, split_of(function))
+    return make_task(function, facts_of(function))
 
 
 def kernels(function: Function) -> tuple[KernelExample, ...]:

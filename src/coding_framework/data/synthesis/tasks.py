@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from coding_framework.data.synthesis.function import Bound, Function
-from coding_framework.types import Split, Task, TestCase
+from coding_framework.types import Task, TestCase
 
 CASE_NAMES = ("main", "odd", "tiny")
 
 
-def make_task(function: Function, family: str, tier: int, split: Split) -> Task:
-    """The task of a function. Raises ValueError for one that is valid on no domain."""
+def make_task(function: Function, facts: Mapping[str, Any]) -> Task:
+    """The task of a function. facts: the fields that a list tells. Raises ValueError for one that
+    is valid on no domain."""
     if function.input_range() is None:
         raise ValueError(f"no declared domain of x makes {function.name!r} valid")
     return Task(
-        name=function.name,
-        tier=tier,
-        family=family,
-        ops=function.ops,
-        description=describe(function),
+        **facts,
         reference=model_source(function),
         cases=_cases(function, gpu=False),
         gpu_cases=_cases(function, gpu=True),
         atomic_order=function.core.any_order,
-        split=split,
     )
 
 
