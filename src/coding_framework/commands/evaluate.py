@@ -93,7 +93,7 @@ def _add_compare(command: FlagParser) -> None:
 def _add_report(command: FlagParser) -> None:
     text = "Write report.html and the figures of finished runs anew."
     p = add_action(command, "report", _report, text)
-    p.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="folder of a run")
+    p.add_argument("folder", type=Path, nargs="+", metavar="DIR", help="folder of a run")
     add_path(p, "--leaderboard", "FILE", "also write a page of these runs beside published rows")
     add_json(p, "print where the report of the first is as one JSON object")
 
@@ -272,8 +272,8 @@ def _report(args: Namespace) -> int:
     from coding_framework.run.eval_folder import write_leaderboard_of, write_report_of
 
     if args.leaderboard is not None:
-        write_leaderboard_of(args.folders, args.leaderboard)
-    reports = [str(write_report_of(folder)) for folder in args.folders]
+        write_leaderboard_of(args.folder, args.leaderboard)
+    reports = [str(write_report_of(folder)) for folder in args.folder]
     print(json.dumps({"report": reports[0]}) if args.json else "\n".join(reports))
     return EXIT_OK
 

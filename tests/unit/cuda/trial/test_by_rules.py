@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -103,3 +106,18 @@ def test_inputs_are_the_draws_times_each_scale() -> None:
         allowed = 1e-3 * (1 + output.native.double().abs())
         assert torch.allclose(output.tolerance, allowed, rtol=1e-12)
     assert len({t.sum().item() for t in tensors}) == len(tensors)
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("extent", [64, 32])
+def test_at_real_size_inputs_are_the_problems_own(
+    monkeypatch: pytest.MonkeyPatch, extent: int
+) -> None:
+    monkeypatch.setattr("torch.random.fork_rng", lambda devices: nullcontext())
+    place = SimpleNamespace(device=torch.device("cpu"), working=nullcontext)
+    source = f"{RELU.reference}\n\ndef get_inputs():\n    return [torch.rand({extent}, 96), 2.0]\n"
+    task = RELU.model_copy(update={"reference": source, "gpu_cases": RELU.cases[:1]})
+    found = _expected(task, task.gpu_cases[0], VERIFIED, b"s", 8, place)  # type: ignore[arg-type]
+    assert not isinstance(found, str)
+    [values] = found.inputs
+    assert bool((values <= 0).all()) == (extent == 64)  # times -1; else they have other sizes
