@@ -25,7 +25,8 @@ _VARIABLE = re.compile(
 """A declaration at the top of a module; function bodies have none. Opaque types (texref) have no
 bits."""
 
-_LOOKS_AGAIN = re.compile(r"\batom\.|\bld\.(?:volatile|acquire|relaxed)\b")
+_LOOKS_AGAIN = re.compile(r"\batom\.|\bld\.(?:volatile|acquire|relaxed|mmio|(?:global\.)?c[gv])\b")
+"""An atomic, a strong read, or one that passes by the cache of the multiprocessor."""
 _FLOW = re.compile(r"^\s*([\w$]+):|\bbra(?:\.uni)?\s+([\w$]+)|\b(brx\.idx|call)\b", re.MULTILINE)
 """Labels, branches, and what goes to a place that is not written there."""
 

@@ -6,6 +6,7 @@ import pytest
 
 from coding_framework.cuda.build.ptx_summary import (
     first_kernel,
+    may_poll,
     may_repeat,
     module_variables,
     ptx_digest,
@@ -131,3 +132,11 @@ def test_the_size_of_a_modules_variables_counts_no_code_and_no_shared_memory() -
 )
 def test_only_code_that_goes_back_can_be_endless(body: str, repeats: bool) -> None:
     assert may_repeat(PTX.replace("  ret;", body)) is repeats
+
+
+@pytest.mark.parametrize("how", ["volatile", "acquire.gpu", "relaxed.sys", "global.cg", "cv"])
+def test_a_loop_that_reads_what_others_write_may_poll(how: str) -> None:
+    ptx = "again:\nld.{}.global.u32 %r1, [%rd1];\nbra again;\n"
+    assert may_poll(ptx.format(how))
+    assert not may_poll(ptx.format("relaxed_not"))
+    assert not may_poll(ptx.format(how).replace("bra again", "bra ahead"))
