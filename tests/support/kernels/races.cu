@@ -152,4 +152,14 @@ __global__ void waits_for_a_later_block(int* flag, int* out) {
   else while (*(volatile int*)flag == 0) {}
   out[blockIdx.x] = 1;
 }
+// The threads behind the first 64 read what those update, and do with it what `way` says.
+__global__ void spare_threads(float* t, float* y, int way, float known) {
+  int i = threadIdx.x % 64;
+  float v;
+  asm volatile("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(t + i));
+  if (threadIdx.x < 64) t[i] = 2.0f * v;
+  else if (way == 1) y[threadIdx.x] = v;
+  else if (way == 2 && v == known) y[threadIdx.x] = 1.0f;
+  else if (way == 3) y[(int)v] = 1.0f;
+}
 }

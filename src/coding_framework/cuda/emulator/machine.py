@@ -19,6 +19,7 @@ from coding_framework.cuda.build.ptx_summary import ptx_of
 from coding_framework.cuda.emulator import timing_model
 from coding_framework.cuda.emulator.assembler import (
     BASE_CODE,
+    BASE_GLOBAL,
     Assembler,
     FunctionCode,
     Kernel,
@@ -52,6 +53,9 @@ MAX_OUTPUT_BYTES = 4096
 """Of printf, a launch; the rest is counted."""
 _WORKSPACE_BYTES = 4096
 _WORKSPACE_REGISTER = "%envreg"
+_READ_RACES = frozenset({"global_memory_race", "unordered_read"})
+_MOST_WARPS, _MOST_WATCHED_BYTES = 1 << 22, 8 << 20
+"""Of a launch, for what its races come to."""
 _WARP_BYTES = 12 << 10
 """A warp's stacks in the interpreter (rt.h: Warp)."""
 
@@ -208,17 +212,45 @@ class Machine:
         kernel = self.kernel(launch.kernel)
         self._validate(launch, kernel)
         call = _Call(self, kernel, launch, checks)
-        if self.library.emulator_run(ctypes.addressof(call.record)) != 0:
-            raise DeviceError("the emulator found no memory for its workers")
-        self.memory.take_back(call.table, checked=checks)
-        self._pass_time(int(call.record.tick))
+        before = call.watched_bytes() if checks and self._watch is None else None
+        self._run(call)
         self._note_stores(launch.kernel, call.table)
         try:
             raise_for(call.record, kernel, self.memory, launch.grid, launch.block)
         except CandidateFault as fault:
             fault.output = call.printed()
             raise
+        if before is not None and call.races_by_reading and self._are_dropped(call, before):
+            call.forget_races()
         return self._report(call)
+
+    def _run(self, call: _Call) -> None:
+        if self.library.emulator_run(ctypes.addressof(call.record)) != 0:
+            raise DeviceError("the emulator found no memory for its workers")
+        self.memory.take_back(call.table, checked=bool(call.record.checks))
+        self._pass_time(int(call.record.tick))
+
+    def _are_dropped(self, call: _Call, before: dict[int, bytes]) -> bool:
+        """Whether nothing comes of the reads that race: where they give what was there before the
+        launch, what is there after it, or the opposite of each bit, memory ends as it did."""
+        after = call.watched_bytes()
+        if after is None or any(a.stored and not a.watched for a in call.table):
+            return False
+        opposite = {at: bytes(byte ^ 0xFF for byte in data) for at, data in after.items()}
+        for instead in (before, opposite, after):
+            self._restore(before)
+            again = _Call(self, call.kernel, call.launch, checks=True)
+            again.read_instead(instead, call)
+            self._run(again)
+            ended = {at: self.memory.download(at, len(data)) for at, data in after.items()}
+            if again.record.fault.kind or ended != after:
+                self._restore(after)
+                return False
+        return True
+
+    def _restore(self, contents: dict[int, bytes]) -> None:
+        for address, data in contents.items():
+            ctypes.memmove(self.memory.pointer(address), data, len(data))
 
     def _note_stores(self, kernel: str, table: ctypes.Array[Alloc]) -> None:
         """Memory that a kernel never stores to needs no watch for races of its threads. What no
@@ -397,12 +429,16 @@ class _Call:
         self.check_buffer = self.checks if checks else (Check * (instructions * len(CHECK_KINDS)))()
         self.table = memory.table(checked=checks, spared=machine.spared_by(launch.kernel))
         self._keep: list[object] = []
+        self._memory = memory
         watch = machine.watch
         since = None if watch is None else watch.since
         self.unordered = StreamWatch().words() if watch is None else watch.words()
         self.output = (ctypes.c_char * MAX_OUTPUT_BYTES)()
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         warps = (threads + 31) // 32
+        everywhere = warps * math.prod(launch.grid)
+        known = checks and everywhere <= _MOST_WARPS
+        self.readers = (ctypes.c_uint8 * everywhere)() if known else None
         state = (kernel.register_bytes + 32 * kernel.local_bytes + _WARP_BYTES) * warps
         state += (kernel.shared_bytes + launch.shared_bytes) * (17 if checks else 1)
         room = min(machine.room(launch, kernel), settings.blocks_at_once)
@@ -449,7 +485,41 @@ class _Call:
             noise=machine.noise(),
             unordered=ctypes.addressof(self.unordered),
             nunordered=0 if watch is None else watch.count,
+            readers=None if self.readers is None else ctypes.addressof(self.readers),
         )
+
+    def watched_bytes(self) -> dict[int, bytes] | None:
+        """What lies, by its address, where races are looked for; None where that is too much to
+        keep."""
+        watched = [(a.lo, a.size) for a in self.table if a.watched]
+        if sum(size for _, size in watched) > _MOST_WATCHED_BYTES:
+            return None
+        return {at: ctypes.string_at(self._memory.pointer(at), size) for at, size in watched}
+
+    @property
+    def races_by_reading(self) -> bool:
+        """Whether there are races, and in each of them one side is a read by a warp that is
+        known."""
+        return not self.record.conflicts and any(
+            CHECK_KINDS[kind] in _READ_RACES for _, kind, _ in self.noted_checks()
+        )
+
+    def forget_races(self) -> None:
+        """They are none."""
+        for _, kind, check in self.noted_checks():
+            if CHECK_KINDS[kind] in _READ_RACES:
+                check.count = 0
+
+    def read_instead(self, contents: dict[int, bytes], first: _Call) -> None:
+        """Let the warps whose reads raced in `first` find `contents` where these lie."""
+        low = min(contents)
+        room = (ctypes.c_char * (max(at + len(data) for at, data in contents.items()) - low))()
+        for at, data in contents.items():
+            ctypes.memmove(ctypes.addressof(room) + at - low, data, len(data))
+        assert first.readers is not None
+        self._keep += [room, first.readers]
+        self.record.readers = ctypes.addressof(first.readers)
+        self.record.instead = ctypes.addressof(room) - (low - BASE_GLOBAL)
 
     def _pointer(self, data: bytes) -> int:
         """Address of a 64-byte aligned copy of `data`."""

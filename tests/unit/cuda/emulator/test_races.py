@@ -116,3 +116,23 @@ def test_blocks_that_wait_take_few_instructions(order: str) -> None:
     flag, out = gpu.put(np.zeros(1, np.int32)), gpu.put(np.zeros(300, np.int32))
     gpu.run("waits_for_a_later_block", 300, 32, flag, out)
     assert gpu.get(out, (300,), np.int32).all()
+
+
+@pytest.mark.parametrize(
+    ("way", "known", "kinds"),
+    [
+        (0, 0.0, set()),
+        (1, 0.0, {RACE}),
+        (2, 3.0, {RACE}),  # it matters where what was there before is read
+        (2, 6.0, {RACE}),  # and where the update is
+        (2, 5000.0, set()),
+        (3, 0.0, {RACE, EQUAL}),
+    ],
+)
+def test_a_read_whose_value_is_dropped_is_no_race(
+    on: Arrays, way: int, known: float, kinds: set[str]
+) -> None:
+    updated = on.gpu.put(np.arange(1, 65, dtype=np.float32))
+    found = on.faults("spare_threads", 1, 256, updated, on.y, way, known)
+    assert set(found) == kinds
+    assert np.array_equal(on.gpu.get(updated, (64,)), 2 * np.arange(1, 65, dtype=np.float32))

@@ -297,7 +297,11 @@ u8 *translate(Worker *k, Warp *w, const In *I, int lane, u64 address, u32 size, 
     Alloc *a = alloc_of(k, I, address, size, store);
     if (a) {
       if (L->checks) check_global(k, w, I, lane, a, address, size, store);
-      if (store == READ && a->watched) race_read(k, w, I, lane, a, address, size);
+      if (store == READ && a->watched) {
+        race_read(k, w, I, lane, a, address, size);
+        if (UNLIKELY(L->instead != NULL) && !k->access && is_reader(k, w))
+          return (u8 *)L->instead + (address - BASE_GLOBAL);
+      }
       return L->arena + (address - BASE_GLOBAL);
     }
   }

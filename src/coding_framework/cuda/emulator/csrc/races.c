@@ -241,6 +241,28 @@ static void note_race(Worker *k, int kind, const In *I, u32 thread, u64 address,
   }
 }
 
+// A race of which one side only reads, by this warp of the block (-1: by all but `not`).
+static void note_reader(Launch *L, u64 block, int warp, int not) {
+  if (L->instead) return;
+  if (!L->readers) { L->conflicts++; return; }
+  u64 warps = L->races->warps;
+  for (u64 i = 0; i < warps; i++)
+    if (warp < 0 ? (int)i != not : (int)i == warp) L->readers[block * warps + i] = 1;
+}
+
+int is_reader(const Worker *k, const Warp *w) {
+  const Launch *L = k->L;
+  return L->readers[k->blk->index * L->races->warps + (u64)w->wid];
+}
+
+// The reads behind a stamp, which race with a write of the warp.
+static void note_readers(Worker *k, const Warp *w, u64 read) {
+  Launch *L = k->L;
+  if (TICK(read) <= L->first_tick || (FLAGS(read) & OTHERS)) { L->conflicts++; return; }
+  u64 block = L->races->owner[TICK(read) - L->first_tick];
+  note_reader(L, block, FLAGS(read) & SIBLINGS ? -1 : WARP_OF(read), block == k->blk->index ? w->wid : -1);
+}
+
 static int race_kind(Launch *L, u64 other) {
   return TICK(other) <= L->first_tick ? CHECK_STREAM : CHECK_GLOBAL;
 }
@@ -298,8 +320,11 @@ static void read_unit(Worker *k, Warp *w, const In *I, int lane, u64 *write, u64
   if (TICK(*write) >= L->race_since && !SAME_SEGMENT(*write, mine) && !is_ordered(k, w, *write)) {
     int kind = race_kind(L, *write);
     if (kind == CHECK_GLOBAL && (FLAGS(*write) & ACCESS_ATOMIC)) kind = CHECK_WEAK_READ;
-    if (!(FLAGS(mine) & ACCESS_STRONG) || !is_signal(L->races, *write, address, size))
+    if (!(FLAGS(mine) & ACCESS_STRONG) || !is_signal(L->races, *write, address, size)) {
+      if (kind == CHECK_STREAM || (FLAGS(mine) & ACCESS_STRONG)) L->conflicts++;
+      else note_reader(L, k->blk->index, w->wid, -1);
       note_race(k, kind, I, w->wid * 32 + lane, address, *write);
+    }
   }
   u64 old = *read;
   if (TICK(old) < L->race_since) { *read = mine; return; }
@@ -337,10 +362,12 @@ static void write_unit(Worker *k, Warp *w, const In *I, int lane, u64 *write, u6
         note_race(k, CHECK_EQUAL, I, w->wid * 32 + lane, address, *write);
       return;
     }
+    L->conflicts++;
     note_race(k, race_kind(L, *write), I, w->wid * 32 + lane, address, *write);
   }
   if (!same && read_races(k, w, *read, mine)) {
     int weak = race_kind(L, *read) == CHECK_GLOBAL && (how & ACCESS_ATOMIC);
+    note_readers(k, w, *read);
     note_race(k, weak ? CHECK_WEAK_READ : race_kind(L, *read), I, w->wid * 32 + lane, address, *read);
   }
   *write = mine;

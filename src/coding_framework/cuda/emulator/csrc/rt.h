@@ -132,6 +132,9 @@ typedef struct {
   // races: the last tick before the launch, the first whose accesses may race, those of earlier work
   // that nothing orders before the launch (from, to], and the last tick so far
   u64 first_tick, race_since; const u64 *unordered; u64 nunordered, tick;
+  // what a race may change: the warps of all blocks whose reads race, and races that are no such read;
+  // in a repetition, what these warps read instead of the arena
+  u8 *readers; u64 conflicts; const u8 *instead;
   u64 noise;   // what clocks, and the names of grids and processors, are made of
   // inner
   u64 next_block; Races *races; i32 stop;
@@ -160,6 +163,7 @@ void race_start(Worker *k, Block *b, u64 warps);
 void race_barrier(Worker *k, Block *b, u64 warps, u32 got, u32 gave, int all);
 void race_fence(Worker *k, Warp *w);
 void race_sync(Worker *k, Warp *w, const In *I, u64 address, int reads, int writes);
+int is_reader(const Worker *k, const Warp *w);
 void race_read(Worker *k, Warp *w, const In *I, int lane, Alloc *a, u64 address, u32 size);
 void race_write(Worker *k, Warp *w, const In *I, int lane, Alloc *a, u64 address, u32 size, const u8 *bytes,
                 u32 unit, u32 flags);
