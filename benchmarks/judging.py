@@ -20,6 +20,7 @@ import psutil
 from bench_io import ROOT
 
 from coding_framework.cuda.protocol import judge_digest
+from coding_framework.data.kernels import kernels_of
 from coding_framework.data.synthesis import catalog
 from coding_framework.monitoring.memory import resident_bytes
 from coding_framework.monitoring.progress import Progress
@@ -45,18 +46,22 @@ Pair = dict[str, str]
 
 def honest_pairs() -> Iterator[Pair]:
     """Every synthesised kernel once, the tasks in turn: no two have the same source."""
-    tasks = [catalog.build_task(program).name for program in catalog.catalog()]
+    tasks = [catalog.build_task(program) for program in catalog.catalog()]
     seen: set[str] = set()
     level = 0
     while True:
         found = False
         for task in tasks:
-            kernels = catalog.kernels_of(task)
+            kernels = kernels_of(task)
             if level < len(kernels):
                 found = True
                 if kernels[level].code not in seen:
                     seen.add(kernels[level].code)
-                    yield {"id": f"{task}/{level}", "task": task, "code": kernels[level].code}
+                    yield {
+                        "id": f"{task.name}/{level}",
+                        "task": task.name,
+                        "code": kernels[level].code,
+                    }
         if not found:
             return
         level += 1

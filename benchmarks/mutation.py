@@ -49,6 +49,7 @@ from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.cuda.protocol import judge_digest
 from coding_framework.cuda.trial.setup import TrialSetting, open_setup
+from coding_framework.data.kernels import kernels_of
 from coding_framework.data.synthesis import catalog
 from coding_framework.errors import CodingFrameworkError
 from coding_framework.paths import cache_dir
@@ -145,7 +146,7 @@ def kernels() -> Iterator[tuple[str, Task, str]]:
     tasks = [catalog.build_task(program) for program in programs]
     for level in range(3):
         for task in tasks:
-            found = catalog.kernels_of(task.name)
+            found = kernels_of(task)
             if level < len(found):
                 yield f"{task.name}/{found[level].level}", task, found[level].code
     for honest in (*HONEST, *UNSEEN_HONEST):

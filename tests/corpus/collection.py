@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from coding_framework.data.kernels import kernels_of
 from coding_framework.data.sakana_loader import SakanaDataLoader
 from coding_framework.data.synthesis import catalog
 from coding_framework.types import Status, Task
@@ -81,7 +82,7 @@ def _synthesised(pairs: int) -> Iterator[Case]:
     programs = catalog.catalog()
     for i in range(pairs):
         task = catalog.build_task(programs[i * len(programs) // pairs])
-        examples = catalog.kernels_of(task.name)
+        examples = kernels_of(task)
         example = examples[i % len(examples)]
         name = f"synthesis/{task.name}/{example.level}"
         yield Case(name, task, example.code, CORRECT, "seen", f"synthesised {task.family}")

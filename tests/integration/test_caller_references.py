@@ -272,11 +272,12 @@ def test_relu_is_judged_against_a_callers_reference(
     sandbox: ReferenceSandbox, tmp_path: Path
 ) -> None:
     from coding_framework.cuda.judge import Judge, JudgeConfig
-    from coding_framework.data.synthesis.catalog import kernels_of
+    from coding_framework.data.kernels import kernels_of
+    from coding_framework.data.registry import find_task
     from coding_framework.types import Candidate
 
     judge = Judge(JudgeConfig(backend="emulator", references="sandboxed"))
-    kernel = Candidate(code=kernels_of("relu")[0].code)
+    kernel = Candidate(code=kernels_of(find_task("relu"))[0].code)
     right = judge.judge(of_a_caller(), kernel)
     wrong = judge.judge(of_a_caller(forward="return torch.relu(x) + 1"), kernel)
     assert (right.status, wrong.status) == ("correct", "wrong_output")

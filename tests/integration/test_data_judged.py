@@ -11,8 +11,8 @@ import pytest
 
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.faults import FAULTS, broken_kernels
+from coding_framework.data.kernels import kernels_of
 from coding_framework.data.registry import find_task
-from coding_framework.data.synthesis.catalog import kernels_of
 from coding_framework.data.synthesis.receipts import (
     HARDER_PATH,
     Job,
@@ -34,7 +34,7 @@ FOUND = {
 
 
 async def test_faults_are_found(emulator_pool: JudgePool) -> None:
-    naive = kernels_of("mul2_add_relu")[0]
+    naive = kernels_of(find_task("mul2_add_relu"))[0]
 
     async def check(fault: str, status: Status) -> None:
         [broken] = broken_kernels(naive.code, 0, among=[f for f in FAULTS if f.name == fault])
@@ -61,7 +61,7 @@ async def test_receipts_that_ship_say_what_the_judge_says(emulator_pool: JudgePo
 
 def test_a_kernel_spelt_anew_keeps_its_verdict_without_being_judged(tmp_path: Path) -> None:
     task, path = find_task("mul2_add_relu"), tmp_path / "receipts.jsonl"
-    code = next(k.code for k in kernels_of(task.name) if k.level == "naive")
+    code = next(k.code for k in kernels_of(task) if k.level == "naive")
     assert judge_jobs([Job(task, "naive", code)], path, 1, known={}) == (0, 1)
     known = load_receipts(path)
     anew = re.sub(r"\brelu_kernel\b", "add_and_clip", code)

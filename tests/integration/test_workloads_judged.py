@@ -11,8 +11,8 @@ from coding_framework.commands.build_data import build_sft
 from coding_framework.commands.options import TaskSelection
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.example_store import ExampleStore
+from coding_framework.data.kernels import kernels_of
 from coding_framework.data.registry import find_task
-from coding_framework.data.synthesis.catalog import kernels_of
 from coding_framework.data.synthesis.receipts import built_receipts_path
 from support.other_cache import other_cache
 
@@ -36,14 +36,15 @@ FORMS = {
 async def test_each_way_of_writing_a_workload_is_right(
     emulator_pool: JudgePool, name: str, form: str
 ) -> None:
-    (kernel,) = [k for k in kernels_of(name) if k.level == form]
-    verdict = await emulator_pool.judge(find_task(name), kernel.code)
+    task = find_task(name)
+    (kernel,) = [k for k in kernels_of(task) if k.level == form]
+    verdict = await emulator_pool.judge(task, kernel.code)
     assert verdict.correct, f"{verdict.reason}\n{kernel.code}"
 
 
 async def test_a_task_is_judged_at_held_out_shapes(emulator_pool: JudgePool) -> None:
     task = find_task("mul2_relu@shapes")
-    verdict = await emulator_pool.judge(task, kernels_of("mul2_relu")[0].code)
+    verdict = await emulator_pool.judge(task, kernels_of(find_task("mul2_relu"))[0].code)
     assert verdict.correct, verdict.reason
     judged = {t.shapes[0] for t in verdict.tests if t.case != "drawn"}
     assert judged == {c.inputs[0].shape for c in task.cases}

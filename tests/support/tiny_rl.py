@@ -12,7 +12,7 @@ from pathlib import Path
 
 from coding_framework.agents.prompts import PromptBudget
 from coding_framework.data.faults import broken_kernels
-from coding_framework.data.synthesis.catalog import kernels_of
+from coding_framework.data.kernels import kernels_of
 from coding_framework.errors import InfrastructureError, PolicyError
 from coding_framework.orchestration.turn import Agent
 from coding_framework.types import (
@@ -117,7 +117,7 @@ class KernelAgent(TextAgent):
 
     async def answer(self, state: CUDAConversationState, *, sample: int = 0) -> _Answer:
         said = await super().answer(state, sample=sample)
-        right = [kernel.code for kernel in kernels_of(state.task.name)]
+        right = [kernel.code for kernel in kernels_of(state.task)]
         codes = [*right, *(broken.code for broken in broken_kernels(right[0], 0))]
         code = codes[len(said.generation.text) % len(codes)]
         return said.model_copy(update={"extraction": Extraction(code=code, note="one of ours")})

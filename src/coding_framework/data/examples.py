@@ -20,12 +20,12 @@ from itertools import islice
 from typing import TypedDict, TypeVar, Unpack
 
 from coding_framework.data.faults import BrokenKernel
+from coding_framework.data.kernels import kernels_of
 from coding_framework.data.synthesis.catalog import (
     all_functions,
     build_task,
     catalog,
     family_of,
-    kernels,
     split_of,
 )
 from coding_framework.data.synthesis.function import Function
@@ -265,7 +265,7 @@ class _Material:
     def _kernels(self) -> list[tuple[KernelExample, KernelReceipt | None]]:
         """Those that may be shown, the naive one first; none without a baseline."""
         if self._trusting:
-            return [(kernel, None) for kernel in kernels(self.function)]
+            return [(kernel, None) for kernel in kernels_of(self.task)]
         right = [(r.kernel, r) for r in self._receipts if r.broken is None and r.verdict.correct]
         return [*right] if self.has_baseline else []
 

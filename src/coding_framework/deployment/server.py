@@ -229,12 +229,12 @@ class ModelServer:
 
     async def _try_judge(self) -> None:
         """One verdict whose result is known: until it is right, the server is not ready."""
-        from coding_framework.data.synthesis.catalog import kernels_of
+        from coding_framework.data.kernels import kernels_of
 
         task = registered_task("relu")
         while self._judge_ready is not None:
             try:
-                naive, *_ = await asyncio.to_thread(kernels_of, "relu")
+                naive, *_ = await asyncio.to_thread(kernels_of, task)
                 verdict = await self.judge.of(_OURS)(task, naive.code)
                 self._judge_ready = None if verdict.correct else f"relu is {verdict.reason}"
                 self._judged_first = verdict

@@ -14,8 +14,9 @@ from coding_framework.data.examples import (
     training_examples,
     training_tasks,
 )
+from coding_framework.data.kernels import kernels_of
 from coding_framework.data.synthesis.canonical import canonical_key
-from coding_framework.data.synthesis.catalog import kernels_of, parse_function
+from coding_framework.data.synthesis.catalog import parse_function
 from coding_framework.errors import UsageError
 from coding_framework.types import Role, Split, TrainingExample
 
@@ -77,7 +78,7 @@ def test_optimizer_examples_improve_or_repair_and_say_why() -> None:
 def test_kernels_as_they_are_written_now_need_no_receipt() -> None:
     examples = training_examples(Role.GENERATOR, 3, receipts=UNVERIFIED, target="best")
     for example in examples:
-        written = kernels_of(example.task.name)
+        written = kernels_of(example.task)
         assert example.code in {kernel.code for kernel in written}
         assert example.receipt == ""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coding_framework.data.faults import FAULTS, broken_kernels
-from coding_framework.data.kernels import write_all
-from coding_framework.data.synthesis.catalog import build_task, kernels_of, parse_function
+from coding_framework.data.kernels import kernels_of, write_all
+from coding_framework.data.synthesis.catalog import build_task, parse_function
 from coding_framework.types import KernelExample
 
 pytestmark = pytest.mark.unit
@@ -16,8 +16,9 @@ NAMES = ("mul2_add_relu", "rsub3_minrow", "softmax", "matmul_relu", "conv1dk5_re
 @pytest.fixture(scope="module")
 def kernels() -> list[tuple[KernelExample, ...]]:
     functions = [function for function in map(parse_function, NAMES) if function is not None]
-    write_all([build_task(function) for function in functions])
-    return [kernels_of(function.name) for function in functions]
+    tasks = [build_task(function) for function in functions]
+    write_all(tasks)
+    return [kernels_of(task) for task in tasks]
 
 
 def test_every_fault_applies_to_some_kernel_and_changes_it(

@@ -20,11 +20,11 @@ from coding_framework.data.examples import (
     is_for_repair,
     training_examples,
 )
+from coding_framework.data.kernels import kernels_of
 from coding_framework.data.synthesis.catalog import (
     build_task,
     catalog,
     family_of,
-    kernels,
     split_of,
     workload_catalog,
 )
@@ -319,7 +319,7 @@ def test_a_family_whose_naive_kernel_a_gpu_found_fastest_keeps_it() -> None:
         if build_task(w).family == "pool_2d" and build_task(w).split is Split.TRAIN
     )  # fmt: skip
     pooling = build_task(function)
-    naive = kernels(function)[0].code
+    naive = kernels_of(pooling)[0].code
     jobs = [Job(pooling, "naive", naive), Job(pooling, "registers", f"{naive}// registers\n", "w")]
     receipts = {
         job.key: KernelReceipt(

@@ -9,7 +9,7 @@ import torch
 
 from coding_framework.data import audit
 from coding_framework.data.audit import audit_split
-from coding_framework.data.kernels import write_all
+from coding_framework.data.kernels import kernels_of, write_all
 from coding_framework.data.lower.naive import lower
 from coding_framework.data.ops.elementwise import ELEMENTWISE, Drawn, Elementwise
 from coding_framework.data.read import read
@@ -19,7 +19,6 @@ from coding_framework.data.synthesis.catalog import (
     build_task,
     catalog,
     family_of,
-    kernels,
     parse_function,
     primitives,
     split_of,
@@ -225,7 +224,7 @@ def test_a_program_of_each_layout_has_a_naive_and_a_faster_kernel() -> None:
     programs += [_program(name) for name in ("mul2_add_relu", "addrow", "exp_transpose")]
     write_all([build_task(program) for program in programs])
     for program in programs:
-        naive, *better = kernels(program)
+        naive, *better = kernels_of(build_task(program))
         assert (naive.level, naive.why_faster) == ("naive", "")
         assert better, program.name
         assert all(kernel.why_faster for kernel in better)

@@ -10,6 +10,7 @@ import torch
 
 from coding_framework.data.audit import function_values
 from coding_framework.data.held_out_shapes import move_extent, with_held_out_shapes
+from coding_framework.data.kernels import kernels_of
 from coding_framework.data.registry import find_task
 from coding_framework.data.synthesis.canonical import canonical_key
 from coding_framework.data.synthesis.catalog import (
@@ -18,7 +19,6 @@ from coding_framework.data.synthesis.catalog import (
     build_task,
     family_names,
     family_of,
-    kernels,
     parse_function,
     split_of,
     workload_catalog,
@@ -101,7 +101,7 @@ def test_steps_before_and_after_are_in_the_source_in_their_order() -> None:
 def test_every_family_has_a_naive_kernel_and_says_why_others_are_faster() -> None:
     first = {family_of(w).name: w for w in reversed(_one_of_each_operation())}
     for workload in list(first.values())[::11]:
-        naive, *better = kernels(workload)
+        naive, *better = kernels_of(build_task(workload))
         assert naive.level == "naive"
         assert all(k.why_faster and "\n" not in k.why_faster for k in better)
         assert "<<<dim3(" not in "".join(k.code for k in (naive, *better)), "65,535 blocks along y"

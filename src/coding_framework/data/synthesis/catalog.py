@@ -18,7 +18,6 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from coding_framework.data import kernels as compiled
 from coding_framework.data.synthesis.canonical import canonical_key
 from coding_framework.data.synthesis.cores import places, products, rows
 from coding_framework.data.synthesis.cores.rows import LAYOUTS, MAP
@@ -30,7 +29,7 @@ from coding_framework.data.synthesis.function import (
 )
 from coding_framework.data.synthesis.steps import OPERANDS, UNARY, Operand, Step, ops_of, parse_step
 from coding_framework.data.synthesis.tasks import describe, make_task
-from coding_framework.types import KernelExample, Split, Task
+from coding_framework.types import Split, Task
 
 HELD_OUT_SHARE = 0.25
 """Share of canonical keys, beyond the primitive ones, that are held out."""
@@ -278,22 +277,10 @@ def build_task(function: Function) -> Task:
     return make_task(function, facts_of(function))
 
 
-def kernels(function: Function) -> tuple[KernelExample, ...]:
-    """Naive first, then faster ones with a reason, the best guess last. Correctness is what the
-    judge finds (`receipts`)."""
-    return compiled.kernels_of(build_task(function))
-
-
 def find(name: str) -> Task | None:
     """The task of that name; None where the name is no valid function."""
     function = parse_function(name)
     return build_task(function) if function is not None else None
-
-
-def kernels_of(task_name: str) -> tuple[KernelExample, ...]:
-    """`kernels`; () where the name is no synthesised task."""
-    function = parse_function(task_name)
-    return kernels(function) if function is not None else ()
 
 
 @lru_cache(maxsize=1)
