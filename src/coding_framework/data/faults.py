@@ -241,7 +241,9 @@ def _swap_parameters(code: str, rng: random.Random) -> str | None:
     return code[: found.start("all")] + ", ".join(parts) + code[found.end("all") :]
 
 
-_PLACE = r"(int p\d = [^;\n]*?)"
+_PLACE = r"(int \w+ = i\d[^;\n]*?)"
+"""Where an element of a window lies, as the receipts have it (`int p0 = i2 * 2 + r0 * 3 - 1`) and
+as it is written now (`int y = i2 * 2 + p * 3 - 1`; without padding in the index itself)."""
 ARGUMENT_FAULTS: tuple[Fault, ...] = (
     Fault(
         "padding_left_out",
@@ -251,17 +253,17 @@ ARGUMENT_FAULTS: tuple[Fault, ...] = (
     Fault(
         "stride_of_1",
         "The stride was left out: the window of place i begins at i times the stride.",
-        _everywhere(r"(int p\d = i\d) \* \d+ \+", r"\1 +"),
+        _everywhere(r"\b(i\d) \* \d+ (?=\+ (?:r\d|[pqr])\b)", r"\1 "),
     ),
     Fault(
         "dilation_of_1",
         "The dilation was left out: the elements of the window lie that far apart.",
-        _everywhere(_PLACE + r"(r\d) \* \d+", r"\1\2"),
+        _everywhere(_PLACE + r"(r\d) \* \d+|(?<=\+ )([pqr]) \* \d+\b", r"\1\2\3"),
     ),
     Fault(
         "first_group",
         "The input channels of the first group were read for all groups.",
-        _everywhere(r"\(i1 / mg \* cg \+ e\)", "e"),
+        _everywhere(r"\(i1 / mg \* cg \+ (e)\)|\bfirst \+ (c)\b", r"\1\2"),
     ),
     Fault(
         "parameter_order",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from coding_framework.data.faults import FAULTS, broken_kernels
+from coding_framework.data.faults import ARGUMENT_FAULTS, FAULTS, broken_kernels
 from coding_framework.data.kernels import kernels_of, write_all
+from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.synthesis.catalog import build_task, parse_function
 from coding_framework.types import KernelExample
+from drawing.families import conv_draft, conv_op
 
 pytestmark = pytest.mark.unit
 NAMES = ("mul2_add_relu", "rsub3_minrow", "softmax", "matmul_relu", "conv1dk5_relu")
@@ -52,3 +54,14 @@ def test_a_repair_says_in_one_line_what_was_wrong() -> None:
     for fault in FAULTS:
         assert fault.why_fixed.endswith(".")
         assert "\n" not in fault.why_fixed
+
+
+def test_a_written_convolution_has_the_faults_of_its_arguments() -> None:
+    head = conv_op(2, (3, 3), stride=2, padding=2, dilation=2, groups=2)
+    draft = conv_draft("convolution_2d", 2, head)
+    naive = kernels_of(module_task(draft))[0].code
+    found = {b.fault: b.code for b in broken_kernels(naive, 0, 9, among=ARGUMENT_FAULTS)}
+    assert found.keys() >= {"padding_left_out", "stride_of_1", "dilation_of_1", "first_group"}
+    assert "= i2 * 2 + p * 2;" in found["padding_left_out"]
+    assert "= i2 + p * 2 - 2;" in found["stride_of_1"]
+    assert "= i2 * 2 + p - 2;" in found["dilation_of_1"]
