@@ -114,6 +114,7 @@ def test_a_killed_smoke_run_goes_on_and_ends_with_everything(tmp_path, runs, com
     text = log.read_text()
     assert "[3/6] supervised fine-tuning: done before" in text
     assert "Traceback" not in text
+    assert f"view {folder}" in text.splitlines()[-2], "what to do next"
     check_output(folder)
 
     runs.append(third := start(command, folder, log))

@@ -11,6 +11,7 @@ from coding_framework.agents.prompts import (
     PromptBudget,
     build_messages,
 )
+from coding_framework.errors import UsageError
 from coding_framework.types import (
     AgentAnswer,
     CUDAConversationState,
@@ -33,7 +34,7 @@ class RoleAgent:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: Policy | None = None,
         sampling: SamplingParams | None = None,
         *,
         budget: PromptBudget | None = None,
@@ -42,9 +43,15 @@ class RoleAgent:
         redraws: int = 0,
         redraw_temperature: float | None = None,
     ) -> None:
-        """device: the GPU that prompts tell of; None: `this_device`. redraws: how often an answer
-        whose code was there before is drawn again; where the likeliest token is taken it would be
-        the same again. redraw_temperature: of such an answer; None: as the others."""
+        """policy: the model that answers. device: the GPU that prompts tell of; None:
+        `this_device`. redraws: how often an answer whose code was there before is drawn again;
+        where the likeliest token is taken it would be the same again. redraw_temperature: of such
+        an answer; None: as the others. Raises UsageError without a policy."""
+        if policy is None:
+            raise UsageError(
+                f"{type(self).__name__} needs a model that answers: give it a policy of "
+                "coding_framework.agents.policies, as OpenAIPolicy(url, model) of a server"
+            )
         self.redraws = redraws
         self.redraw_temperature = redraw_temperature
         self.policy = policy

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from coding_framework.commands.failures import require_trainers
-from coding_framework.commands.flags import add_command, add_flags, config_from
+from coding_framework.commands.flags import add_command, add_flags, add_switch, config_from
 from coding_framework.types import Config, SandboxName
 
 
@@ -40,6 +40,7 @@ def add_to(commands: Any) -> None:
     parser = add_command(commands, "quickstart", run, text)
     both = {"smoke": ("--smoke", "--quick-test")}
     add_flags(parser, QuickstartOptions, QuickstartOptions.model_fields, spelled=both)
+    add_switch(parser, "--dry-run", "print the recipe, before it is fitted, and start nothing")
 
 
 def run(args: Namespace) -> int:
@@ -54,4 +55,5 @@ def run(args: Namespace) -> int:
         base_model=options.base_model,
         sandbox=options.sandbox,
         seed=options.seed,
+        dry=args.dry_run,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from coding_framework.run.recipe import Recipe, WholeRun
-from coding_framework.run.stages import run_stages
+from coding_framework.run.stages import dry_run, run_stages
 from coding_framework.types import SandboxName
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -55,12 +55,14 @@ def run(
     base_model: str | None = None,
     sandbox: SandboxName = "auto",
     seed: int = 0,
+    dry: bool = False,
 ) -> int:
     """All stages, from the first that is not finished; returns the exit status. minutes: what they
-    may take; the tiny counts of `smoke` are what they are."""
+    may take; the tiny counts of `smoke` are what they are. dry: only print what would run."""
     name = "quickstart-smoke" if smoke else "quickstart"
     practice = {} if smoke else {"probe_tasks": PRACTISED}
-    return run_stages(
+    start = dry_run if dry else run_stages
+    return start(
         WholeRun(
             title="Quickstart",
             recipe=(SMOKE if smoke else FULL).model_copy(update={"sandbox": sandbox, **practice}),

@@ -755,7 +755,13 @@ def _print_end(summary: Summary, folder: Path) -> None:
     console.print(stage_table(summary))
     for line in (headline(summary), *closing_lines(summary)):
         console.print(line, highlight=False)
-    console.print(f"Report: {RunFolder(folder).report}", highlight=False)
+    run, given = program(), shlex.quote(str(folder))
+    for line in (
+        f"Report: {RunFolder(folder).report}",
+        f"What it did: {run} view {given}",
+        f"Let its model write a kernel: {run} solve --task relu --model {given}",
+    ):
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def _tell(text: str) -> None:

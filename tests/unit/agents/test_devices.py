@@ -9,6 +9,7 @@ import pytest
 
 from coding_framework.agents import devices
 from coding_framework.agents.generator import GeneratorAgent
+from coding_framework.agents.policies import ScriptedPolicy
 from coding_framework.errors import UsageError
 
 pytestmark = pytest.mark.unit
@@ -48,7 +49,7 @@ def test_prompts_tell_of_this_machines_first_known_gpu(monkeypatch: pytest.Monke
         monkeypatch.setattr(devices, "_driver_names", lambda names=names: names)
         devices.this_device.cache_clear()
         assert devices.told_device() == told
-        agent = GeneratorAgent(None)  # type: ignore[arg-type]
+        agent = GeneratorAgent(ScriptedPolicy(()))
         assert agent.device == (told or devices.DEFAULT_DEVICE)
 
 

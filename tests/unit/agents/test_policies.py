@@ -269,3 +269,10 @@ def test_a_prompt_is_shortened_to_what_an_answer_leaves_of_a_models_context(
 ) -> None:
     policy = SimpleNamespace() if context is None else SimpleNamespace(context=context)
     assert prompt_limit(cast(Policy, policy), 4096, 2048) == most
+
+
+def test_an_agent_without_a_policy_says_what_to_give() -> None:
+    with pytest.raises(
+        UsageError, match=r"GeneratorAgent needs a model.*OpenAIPolicy\(url, model\)"
+    ):
+        GeneratorAgent()

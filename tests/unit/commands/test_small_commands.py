@@ -106,3 +106,12 @@ def test_a_dry_run_of_rft_counts_its_conversations_and_starts_nothing(tmp_path, 
     assert cli.main(command) == 0
     assert capsys.readouterr().out.endswith("3 tasks, 6 conversations; nothing was started\n")
     assert not folder.exists()
+
+
+def test_a_dry_run_of_the_quickstart_prints_its_recipe_and_starts_nothing(tmp_path, capsys):
+    folder = tmp_path / "out"
+    assert cli.main(["quickstart", "--smoke", "--dry-run", "--output-dir", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert "stages: " in said
+    assert "nothing was started" in said
+    assert not folder.exists()
