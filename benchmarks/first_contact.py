@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[list[str], float | None, tuple[int, ...]]] = {
     "a misspelt command": ([*CLI, "juge"], 1.0, (2,)),
     "a misspelt task": ([*CLI, "judge", "--task", "reluu", "k.cu"], 1.0, (2,)),
     "tasks list": ([*CLI, "tasks", "list"], 1.0, (0,)),
+    "tasks stats": ([*CLI, "tasks", "stats"], 3.0, (0,)),
     "judge of a cached kernel": ([*CLI, "judge", "--task", "relu", str(RELU)], 2.0, (0,)),
     "judge --fresh, its build cached": (
         [*CLI, "judge", "--task", "relu", str(RELU), "--fresh"], None, (0,),
@@ -43,6 +44,16 @@ COMMANDS: dict[str, tuple[list[str], float | None, tuple[int, ...]]] = {
     "doctor": ([*CLI, "doctor"], 30.0, (0, 3)),
 }  # fmt: skip
 """Command, bar in seconds of wall time on an idle machine (None: told alone), right statuses."""
+NEW: dict[str, tuple[list[str], Path, float]] = {
+    "judge of a new kernel for a .py task": (
+        [*CLI, "judge", "--task", str(RELU.with_name("scaled_tanh.py"))],
+        RELU.with_name("scaled_tanh.cu"), 4.0,
+    ),
+    "explain of a new kernel": (
+        [*CLI, "explain", "--task", "relu"], RELU.with_name("relu_wrong.cu"), 5.0,
+    ),
+}  # fmt: skip
+"""Command, the kernel that it is given with a comment of its own each time, bar in seconds."""
 WATCH_BAR_S = 1.0
 STOP_BAR_S = 2.0
 STOPPED_AFTER_S = (0.2, 1.0, 3.0)
@@ -62,6 +73,7 @@ def main() -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     machine = this_machine()
     timed = {name: measured(*COMMANDS[name], repeats) for name in COMMANDS}
+    timed |= {name: renewed(*NEW[name], repeats) for name in NEW}
     timed["judge --watch, a save"] = {"bar_s": WATCH_BAR_S, "wall_s": watched(repeats)}
     timed["Ctrl-C"] = {"bar_s": STOP_BAR_S, "wall_s": stopped()}
     for name, row in timed.items():
@@ -86,6 +98,18 @@ def measured(
 ) -> dict[str, Any]:
     """The best wall time of the command, and the least CPU seconds."""
     found = [once(command, right) for _ in range(repeats)]
+    walls, cpus = zip(*found, strict=True)
+    return {"bar_s": bar_s, "wall_s": round(min(walls), 2), "cpu_s": round(min(cpus), 2)}
+
+
+def renewed(command: list[str], kernel: Path, bar_s: float, repeats: int) -> dict[str, Any]:
+    """As `measured`, of a kernel that was never compiled; the task was read before."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "kernel.cu"
+        found = []
+        for number in range(repeats):
+            file.write_text(f"{kernel.read_text()}// {number} {os.getpid()}\n")
+            found.append(once([*command, str(file)], (0,)))
     walls, cpus = zip(*found, strict=True)
     return {"bar_s": bar_s, "wall_s": round(min(walls), 2), "cpu_s": round(min(cpus), 2)}
 

@@ -25,7 +25,7 @@ from coding_framework.data.example_store import (
 )
 from coding_framework.data.examples import UNVERIFIED, in_turn, training_examples
 from coding_framework.data.kernelbench.problems import load_problem_file, load_problem_rows
-from coding_framework.data.listing import rows
+from coding_framework.data.listing import Row, digested, rows
 from coding_framework.data.mistakes import (
     repairs_of_mistakes,
     stored_conversations,
@@ -66,12 +66,15 @@ EXAMPLES_NAME = "examples.jsonl"
 def selected_tasks(selection: TaskSelection) -> list[Task]:
     """The catalogue's tasks that were asked for, balanced over the families. Raises UsageError for
     an unknown family."""
+    tasks = (named_task(row["name"]) for row in _selected_rows(selection))
+    return [task for task in tasks if task is not None]
+
+
+def _selected_rows(selection: TaskSelection) -> Sequence[Row]:
     found = rows(
         selection.scope, split=selection.split, family=selection.family, tier=selection.tier
     )
-    chosen = in_turn(found, lambda row: str(row["family"]), selection.count)
-    tasks = (named_task(row["name"]) for row in chosen)
-    return [task for task in tasks if task is not None]
+    return in_turn(found, lambda row: str(row["family"]), selection.count)
 
 
 def datasets_dir() -> Path:
@@ -108,7 +111,7 @@ def build_tasks(
 def statistics(selection: TaskSelection) -> TaskStatistics:
     """Counts of the selected tasks, and how much of them is judged."""
     receipts = module_receipts() if selection.scope == "modules" else all_receipts()
-    return task_statistics(selected_tasks(selection), receipts)
+    return task_statistics(digested(selection.scope, _selected_rows(selection)), receipts)
 
 
 # --- data build-sft ------------------------------------------------------------------------------

@@ -66,3 +66,17 @@ def _made(of: Catalogue) -> list[Row]:
         else map(facts_of, all_drafts())
     )
     return [{**row, "ops": [*row["ops"]], "split": row["split"].value} for row in told]
+
+
+def digested(of: Catalogue, chosen: Sequence[Row]) -> list[Row]:
+    """Rows of a catalogue with `digest`, by which receipts name a task. To find them all tasks are
+    made, so they are kept likewise."""
+    from coding_framework.data.registry import named_task
+    from coding_framework.data.synthesis.receipts import task_digest
+
+    def made() -> list[tuple[str, str]]:
+        tasks = map(named_task, names(of))
+        return [(task.name, task_digest(task)) for task in tasks if task is not None]
+
+    digests = dict(kept(f"{of}-digests", made))
+    return [{**row, "digest": digests[row["name"]]} for row in chosen]

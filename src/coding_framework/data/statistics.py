@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from coding_framework.data.synthesis.receipts import KernelReceipt, Key, by_task, task_digest
-from coding_framework.types import Record, Task
+from coding_framework.data.listing import Row
+from coding_framework.data.synthesis.receipts import KernelReceipt, Key, by_task
+from coding_framework.types import Record
 
 
 class FamilyStatistics(Record):
@@ -59,16 +60,16 @@ class TaskStatistics(Record):
         return "\n".join(lines)
 
 
-def task_statistics(tasks: Iterable[Task], receipts: Mapping[Key, KernelReceipt]) -> TaskStatistics:
-    """Counts of the tasks and of their judged kernels."""
+def task_statistics(tasks: Iterable[Row], receipts: Mapping[Key, KernelReceipt]) -> TaskStatistics:
+    """Counts of listed tasks and of their judged kernels."""
     of_task = by_task(receipts)
     counts: dict[tuple[int, str], Counter[str]] = {}
     levels: dict[tuple[int, str], dict[str, None]] = {}
     for task in tasks:
-        place = task.tier, task.family
+        place = task["tier"], task["family"]
         count = counts.setdefault(place, Counter())
-        count[task.split.value] += 1
-        for receipt in of_task.get(task_digest(task), ()):
+        count[task["split"]] += 1
+        for receipt in of_task.get(task["digest"], ()):
             if receipt.broken is None:
                 levels.setdefault(place, {})[receipt.level] = None
                 count["judged"] += 1

@@ -19,7 +19,7 @@ from coding_framework.data.synthesis.catalog import (
     family_of,
     workload_catalog,
 )
-from coding_framework.data.synthesis.receipts import Job, KernelReceipt, Key
+from coding_framework.data.synthesis.receipts import Job, KernelReceipt, Key, task_digest
 from coding_framework.errors import UsageError
 from coding_framework.types import (
     BenchmarkResult,
@@ -163,7 +163,10 @@ def test_a_file_that_was_cut_off_is_refused(
 def test_statistics_count_tasks_families_and_judged_kernels(
     receipts: dict[Key, KernelReceipt],
 ) -> None:
-    found = task_statistics(TASKS, receipts)
+    found = task_statistics(
+        [{**task.model_dump(mode="json"), "digest": task_digest(task)} for task in TASKS],
+        receipts,
+    )
     assert found.tasks == len(TASKS)
     assert all(f.judged == f.correct for f in found.families)
     assert set(found.by_tier) == {0, 1, 2, 3}
