@@ -71,11 +71,12 @@ def _made(of: Catalogue) -> list[Row]:
 def digested(of: Catalogue, chosen: Sequence[Row]) -> list[Row]:
     """Rows of a catalogue with `digest`, by which receipts name a task. To find them all tasks are
     made, so they are kept likewise."""
-    from coding_framework.data.registry import named_task
+    from coding_framework.data.modules.tasks import find_module_task
+    from coding_framework.data.synthesis.catalog import find
     from coding_framework.data.synthesis.receipts import task_digest
 
     def made() -> list[tuple[str, str]]:
-        tasks = map(named_task, names(of))
+        tasks = map(find if of == "synthesis" else find_module_task, names(of))
         return [(task.name, task_digest(task)) for task in tasks if task is not None]
 
     digests = dict(kept(f"{of}-digests", made))
