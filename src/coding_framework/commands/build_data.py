@@ -24,7 +24,6 @@ from coding_framework.data.example_store import (
     read_training_examples,
 )
 from coding_framework.data.examples import UNVERIFIED, in_turn, training_examples
-from coding_framework.data.kernelbench.problems import load_problem_file, load_problem_rows
 from coding_framework.data.listing import Row, digested, rows
 from coding_framework.data.mistakes import (
     repairs_of_mistakes,
@@ -55,9 +54,11 @@ from coding_framework.data.synthesis.receipts import (
     packaged_receipts,
 )
 from coding_framework.errors import CodingFrameworkError, UsageError
+from coding_framework.evaluation.problem_loading import ProblemSource, load_problems
 from coding_framework.paths import cache_dir, write_atomic, write_json_atomic
 from coding_framework.run.judged import judge_jobs
 from coding_framework.store.events import log
+from coding_framework.store.lines import parsed_lines
 from coding_framework.types import Role, Split, Task, TaskScope, Verdict
 
 EXAMPLES_NAME = "examples.jsonl"
@@ -298,22 +299,29 @@ def card(examples: Path | None = None) -> str:
 
 def audit(outside: Sequence[Path] = ()) -> AuditReport:
     """The split of the whole catalogue, and outside problems against its training side."""
-    tasks = [task for path in outside for task in _outside_tasks(path)]
+    tasks = [task for path in outside for task in outside_tasks(path)]
     report = audit_split(receipts=all_receipts())
     return outside_overlap(report, tasks) if tasks else report
 
 
-def _outside_tasks(path: Path) -> list[Task]:
-    """Problems of a .py file, a .jsonl file or a folder of .py files."""
-    if path.is_dir():
-        files = sorted(path.rglob("*.py"))
-    elif path.exists():
-        files = [path]
-    else:
+def outside_tasks(path: Path) -> list[Task]:
+    """Problems of a .py file, a .jsonl file or a folder of .py files, read in processes of their
+    own; those that are none are logged. Raises UsageError where there is nothing."""
+    if not path.exists():
         raise UsageError(f"there is no {path}: give problem files (.py, .jsonl) or their folder")
+    files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    sources = [ProblemSource(path=str(file.absolute())) for file in files]
+    if path.suffix == ".jsonl":
+        sources = list(parsed_lines(path, _row_of_problem))
     tasks: list[Task] = []
-    for file in files:
-        tasks += (
-            [load_problem_file(file)] if file.suffix == ".py" else list(load_problem_rows(file))
-        )
+    for source, found in zip(sources, load_problems(sources), strict=True):
+        if isinstance(found, str):
+            log.warning("problem left out", problem=source.name or source.path, why=found)
+        else:
+            tasks.append(found)
     return tasks
+
+
+def _row_of_problem(line: str) -> ProblemSource:
+    row = json.loads(line)
+    return ProblemSource(name=row["name"], code=row["code"], level=row["level"])

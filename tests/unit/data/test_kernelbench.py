@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from coding_framework.commands.build_data import outside_tasks
 from coding_framework.cuda.expected.inputs import draw_inputs
 from coding_framework.data.kernelbench.constants import parse, run_module, size_constants
 from coding_framework.data.kernelbench.problems import (
     GPU_BUDGET,
     MAIN_BUDGET,
     load_problem_file,
-    load_problem_rows,
     problem_task,
 )
 from coding_framework.data.kernelbench.sizes import measure
@@ -242,7 +242,7 @@ def test_a_file_that_is_no_problem_is_a_usage_error(source: str, message: str) -
         problem_task(source, "bad")
 
 
-def test_bad_rows_are_skipped_and_the_others_load(tmp_path: Path) -> None:
+def test_bad_problems_from_outside_are_left_out_and_the_others_load(tmp_path: Path) -> None:
     good = (PROBLEMS / "labelled_log.py").read_text()
     lines = [
         json.dumps({"level": 1, "name": "good", "code": good}),
@@ -250,10 +250,11 @@ def test_bad_rows_are_skipped_and_the_others_load(tmp_path: Path) -> None:
         json.dumps({"level": 1, "name": "no code"}),
         json.dumps({"level": 1, "name": "null", "code": None}),
         json.dumps({"level": 2, "name": "good too", "code": good}),
+        json.dumps({"level": 1, "name": "ends its process", "code": "import os; os._exit(3)"}),
     ]
     path = tmp_path / "rows.jsonl"
     path.write_bytes("\n".join(lines).encode() + b"\n\xff\xfe\n")
-    tasks = list(load_problem_rows(path))
+    tasks = outside_tasks(path)
     assert [(t.name, t.tier) for t in tasks] == [("good", 1), ("good too", 2)]
 
 

@@ -14,7 +14,6 @@ on all inputs that it takes, and so must a kernel.
 from __future__ import annotations
 
 import ast
-import json
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -47,7 +46,6 @@ from coding_framework.data.kernelbench.values import (
 )
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
-from coding_framework.store.events import log
 from coding_framework.types import Split, Task, TensorSpec, TestCase
 
 LICENCE = "MIT"
@@ -84,21 +82,6 @@ def unreadable(path: Path, error: Exception) -> UsageError:
     """Of a file that is not there, or whose name no file can have."""
     name, why = one_line(str(path), 80), getattr(error, "strerror", None) or error
     return UsageError(f"the task file {name} cannot be read ({why}): check its name")
-
-
-def load_problem_rows(path: Path) -> Iterator[Task]:
-    """Tasks of a JSON-lines file with `level`, `name` and `code`; a bad row is logged and skipped.
-    Raises UsageError where the file cannot be read."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as e:
-        raise UsageError(f"cannot read the problems of {path}: {e.strerror}") from e
-    for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line)
-            yield problem_task(row["code"], row["name"], level=int(row["level"]))
-        except (ValueError, KeyError, TypeError, UsageError) as e:
-            log.warning("problem skipped", path=str(path), line=number, error=str(e))
 
 
 def problem_task(source: str, name: str, *, level: int | None = None) -> Task:
