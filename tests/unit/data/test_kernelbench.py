@@ -473,3 +473,32 @@ def test_a_constructor_that_fails_on_the_meta_device_tells_its_own_words() -> No
     source = RESIDUAL.replace("super().__init__()", "raise RuntimeError('no such width')")
     with pytest.raises(UsageError, match="no such width"):
         problem_task(source, "failing")
+
+
+GROUPS = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, channels, groups):
+        super().__init__()
+        self.norm = nn.GroupNorm(groups, channels)
+
+    def forward(self, x):
+        return self.norm(x)
+
+B, C, H, G = 16, 64, 32, 8
+
+def get_inputs():
+    return [torch.randn(B, C, H, H)]
+
+def get_init_inputs():
+    return [C, G]
+"""
+
+
+def test_the_ratio_of_two_sizes_varies() -> None:
+    task = problem_task(GROUPS, "groups")
+    arguments = [case.init_args for case in (*task.cases, *task.gpu_cases)]
+    assert len({channels // groups for channels, groups in arguments}) >= 3
+    assert all(case.inputs[0].shape[1] == case.init_args[0] for case in task.cases)

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from coding_framework.data.kernelbench.constants import (
@@ -24,6 +25,10 @@ from coding_framework.types import ALIGNED_ELEMENTS, DType, InitArg
 
 if TYPE_CHECKING:
     import torch
+
+
+_OTHER_MULTIPLES = (1.5, 0.5)
+"""Of a shrunk size that cannot be odd."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +187,17 @@ def shrink(tree: ast.Module, start: Values, original: Measure, budget: Budget) -
 
 def make_odd(tree: ast.Module, start: Values, original: Measure) -> Values:
     """The sizes, each moved to an odd number just below where the model allows it: extents are
-    then no multiples of a block or of a vector."""
+    then no multiples of a block or of a vector. One that was shrunk and has to be a multiple of
+    another size becomes another multiple, so that their ratio varies too."""
     values = dict(start)
     for constant in start:
-        odd = values[constant] - 1 - values[constant] % 2
-        for group in filter(None, _groups(constant, list(values), values)):
-            trial = values | dict.fromkeys(group, odd)
-            if odd >= 3 and _try_measure(tree, trial, original) is not None:
+        others = _OTHER_MULTIPLES if start[constant] < constant.value else ()
+        sizes = [values[constant] - 1 - values[constant] % 2]
+        sizes += [int(start[constant] * factor) for factor in others]
+        groups = list(filter(None, _groups(constant, list(values), values)))
+        for size, group in product(filter(lambda n: n >= 3, sizes), groups):
+            trial = values | dict.fromkeys(group, size)
+            if _try_measure(tree, trial, original) is not None:
                 values = trial
                 break
     return values
