@@ -376,6 +376,30 @@ def test_a_shortcut_layer_is_there_at_every_size() -> None:
     assert max(before * side * side for _, before, side, _ in small) < 160 * 64
 
 
+def test_a_model_has_as_many_layers_at_every_size() -> None:
+    source = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, layers, width):
+        super().__init__()
+        self.net = nn.Sequential(*(nn.Linear(width, width) for _ in range(sum(layers))))
+
+    def forward(self, x):
+        return self.net(x)
+
+layers, width = [3, 23], 512
+def get_inputs():
+    return [torch.randn(64, width)]
+def get_init_inputs():
+    return [layers, width]
+"""
+    task = problem_task(source, "deep")
+    assert count_shape_sets(task)[0] == 3
+    assert {case.init_args[0] for case in task.cases} == {(3, 23)}
+
+
 def test_a_model_that_reads_numbers_of_its_tensors_is_read() -> None:
     source = """
 import torch

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -54,8 +53,8 @@ class Measure:
     single: int
     """Layers that take or give one feature, or norm groups of one channel."""
     kinds: frozenset[str]
-    """Of its layers, and names of its weights without their numbers: a block has a shortcut layer
-    where the channels behind it are others than before."""
+    """Of its layers, and names of its weights: a kernel is given as many at each size, and a block
+    has a shortcut layer where the channels behind it are others than before."""
 
     @property
     def output_elements(self) -> int:
@@ -117,8 +116,7 @@ def measure(tree: ast.Module, values: Values) -> Measure:
         empty=sum(t.numel() == 0 for t in tensors),
         single=sum(map(_is_single, model.modules())),
         kinds=frozenset(
-            [type(layer).__name__ for layer in model.modules()]
-            + [re.sub(r"\d+", "#", name) for name in model.state_dict()]
+            [type(layer).__name__ for layer in model.modules()] + list(model.state_dict())
         ),
     )
 
