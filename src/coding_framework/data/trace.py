@@ -262,10 +262,15 @@ _SAME = ("clone", "alias", "detach", "lift_fresh_copy", "contiguous")
 
 def _simplify(graph: Any) -> None:
     """Copies of a tensor are the tensor itself: PyTorch makes them at some sizes and not at others.
-    What no output depends on goes."""
+    What is written over a whole tensor stands instead of it. What no output depends on goes."""
     for node in graph.nodes:
-        if str(node.target).removeprefix("aten.").partition(".")[0] in _SAME:
+        operation = str(node.target).removeprefix("aten.").partition(".")[0]
+        if operation in _SAME:
             node.replace_all_uses_with(node.args[0])
+        elif operation == "copy":
+            source, made = node.args[1].meta["val"], node.meta["val"]
+            if (source.shape, source.dtype) == (made.shape, made.dtype):
+                node.replace_all_uses_with(node.args[1])
     graph.eliminate_dead_code()
 
 

@@ -179,6 +179,14 @@ def test_a_number_is_looked_up_at_every_shape_set():
         problem("return F.pad(x, (self.pad, 0))", init, ", features", "features")
 
 
+def test_what_a_tensor_held_before_it_was_written_is_not_read():
+    graph = problem(
+        "self.state.copy_(x.sum(dim=0))\nself.state = torch.tanh(self.state)\nreturn self.state",
+        "self.state = torch.randn(features)",
+    )
+    assert [n.op for n in graph.nodes] == ["sum.dim_IntList", "tanh.default"]
+
+
 def test_a_form_is_chosen_by_the_sizes_of_a_gpu():
     task = find_task("m1_conv2d_eed3d4")
     given = dict(zip("nchw", task.gpu_cases[0].inputs[0].shape, strict=True))
