@@ -9,10 +9,12 @@ where a loop would make it again at each step.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import chain, zip_longest
 from typing import Any
 
 from coding_framework.data.cuda import cuda_text
@@ -117,6 +119,44 @@ class Group:
     done: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class Launch:
+    """The launch of a kernel that is not written yet."""
+
+    wish: str
+    """What the kernel may be called."""
+    lines: Sequence[str]
+    own: frozenset[str]
+    """Names that mean something in these lines alone."""
+    parameters: Sequence[tuple[str, str]]
+    """(C type, name) of each."""
+    given: Sequence[str]
+    grid: str
+    """Its blocks and threads."""
+    shared_bytes: int
+
+    def pieces(self, apart: bool) -> list[str]:
+        """Its lines as text, number, text, ...; apart: as text alone."""
+        text = "\n".join(self.lines)
+        return [text] if apart else _NUMBER.split(text)
+
+    def key(self, apart: bool) -> str:
+        """The same for launches of one kernel. apart: numbers tell kernels apart."""
+        places: dict[str, str] = {}
+
+        def place(match: re.Match[str]) -> str:
+            word = match[0]
+            return places.setdefault(word, f"@{len(places)}") if word in self.own else word
+
+        parameters = (f"{kind} {name}" for kind, name in self.parameters)
+        said = "\n".join((*parameters, "#".join(self.pieces(apart)[::2])))
+        return re.sub(r"(?<![.\w])[A-Za-z_]\w*", place, said)
+
+
+_NUMBER = re.compile(r"(?<![\w.])(\d+)(?![\w.]|\]\[|\];|[^()\n;]*>\()")
+"""A whole number that may be an argument: none of an array's declaration or a template."""
+
+
 class Lowering:
     """The kernels and the host code of one graph."""
 
@@ -128,7 +168,8 @@ class Lowering:
         self.memory: dict[Node, Memory] = {
             a: Memory(a.name, a.type.shape, a.type.dtype) for a in graph.arguments
         }
-        self.constants: list[str] = []
+        self.constants: dict[str, str] = {}
+        """Declarations without their names -> their names."""
         self.allocated: dict[str, tuple[Extent, ...]] = {}
         """Shapes of the tensors that are made, by their names."""
         self.readers = Counter(i for node in graph.nodes for i in set(node.inputs))
@@ -141,9 +182,7 @@ class Lowering:
         cats = [node for node in graph.nodes if node.base == "cat"]
         self.kept_whole: set[Node] = {one for node in cats for one in node["tensors"][:1]} & {*cats}
         """Nodes that get a place in memory of their own; of a chain of concatenations each."""
-        self.names: Counter[str] = Counter()
-        self.kernel_of: dict[str, str] = {}
-        """Names of kernels by their lines, in which names are numbers."""
+        self.launches: list[Launch] = []
 
     # --- the whole file ---
 
@@ -166,8 +205,8 @@ class Lowering:
         values = self.graph.constants[node.name]
         kind = C_TYPES[node.type.dtype].kept
         said = ", ".join(literal(v, node.type.dtype) for v in values)
-        self.constants.append(f"__device__ const {kind} {node.name}[] = {{{said}}};")
-        self.memory[node] = Memory(node.name, node.type.shape, node.type.dtype)
+        name = self.constants.setdefault(f"{kind} {{}}[] = {{{{{said}}}}};", node.name)
+        self.memory[node] = Memory(name, node.type.shape, node.type.dtype)
 
     def _returned(self, node: Node) -> str:
         memory = self.stored(node)
@@ -191,6 +230,7 @@ class Lowering:
         return f"{memory.name}.view({{{dims}}})"
 
     def _file(self, returned: Sequence[str]) -> str:
+        self._launched()
         arguments = [f"torch::Tensor {a.name}" for a in self.graph.arguments]
         text = "\n".join((*self.kernels, *self.host, *self.sizes.said.values(), *returned))
         scalars = {name for name, _ in self.graph.scalars}
@@ -204,12 +244,12 @@ class Lowering:
         if len(self.allocated) > MANY_TENSORS:
             host = _reused(host, result)
         if len(self.graph.nodes) > MANY:
-            host = _shortened(host, self.graph.arguments[0].name)
+            host = _shortened(_launchers(host), self.graph.arguments[0].name)
         return "\n".join(
             [
                 "#include <torch/extension.h>",
                 "",
-                *self.constants,
+                *(f"__device__ const {said.format(n)}" for said, n in self.constants.items()),
                 *self.kernels,
                 "static int blocks(int64_t threads) {",
                 '  TORCH_CHECK(threads < (1LL << 31), "a tensor is too large for this kernel");',
@@ -439,11 +479,10 @@ class Lowering:
         total = self.total(count)
         lines = without_unused([*worker.opening(total), *body.lines])
         words = set(re.findall(r"[A-Za-z_]\w*", "\n".join(lines)))
-        constants = {c.split()[3].partition("[")[0] for c in self.constants}
         parameters: list[tuple[str, str]] = []
         given: list[str] = []
         for read, kind in body.reads.items():
-            if read in words and read not in constants:
+            if read in words and read not in self.constants.values():
                 parameters.append((f"const {kind}*", read))
                 given.append(f"{read}.data_ptr<{kind}>()")
         for parameter, memory in writes:
@@ -453,53 +492,51 @@ class Lowering:
         for size in sorted(words & self.sizes.types.keys(), key="\n".join(lines).find):
             parameters.append((self.sizes.types[size], size))
             given.append(size)
-        if len(self.graph.nodes) > MANY:
-            lines, numbers = _numbers_named(lines)
-            parameters += [("int", name) for name in numbers.values()]
-            given += numbers
-        name = self._kernel(wish, parameters, lines, body.declared)
         wide = f"(int64_t){total}" if "*" in total else total
-        launched = worker.launch(wide)
-        if worker.shared_bytes:
-            launched += f", {worker.shared_bytes}"
-            size = "cudaFuncAttributeMaxDynamicSharedMemorySize"
-            self.host.append(f"cudaFuncSetAttribute({name}, {size}, {worker.shared_bytes});")
-        self.host.append(f"{name}<<<{launched}>>>({', '.join(given)});")
+        own = frozenset((*body.declared, *(name for _, name in parameters)))
+        made = Launch(wish, lines, own, parameters, given, worker.launch(wide), worker.shared_bytes)
+        self.launches.append(made)
+        self.host.append(f"@{len(self.launches) - 1}")
 
     def total(self, shape: Sequence[Extent]) -> str:
         """The elements of a shape, in C."""
         dims = [self.sizes.name(d) for d in shape]
         return " * ".join(d for d in dims if d != "1") or "1"
 
-    def _kernel(
-        self, wish: str, parameters: Sequence[tuple[str, str]], lines: Sequence[str],
-        declared: Iterable[str],
-    ) -> str:  # fmt: skip
-        """The name of a kernel of these lines: of one that is there already, where it differs in
-        names alone."""
-        own = {*declared, *(name for _, name in parameters)}
-        numbered: dict[str, str] = {}
-
-        def number_of(match: re.Match[str]) -> str:
-            word = match[0]
-            return numbered.setdefault(word, f"@{len(numbered)}") if word in own else word
-
-        said = "\n".join([*(f"{kind} {name}" for kind, name in parameters), *lines])
-        key = re.sub(r"(?<![.\w])[A-Za-z_]\w*", number_of, said)
-        if key not in self.kernel_of:
-            self.names[wish] += 1
-            number = self.names[wish]
-            name = f"{wish}_kernel" if number == 1 else f"{wish}_{number}_kernel"
+    def _launched(self) -> None:
+        """The kernels of all launches, and the launches in the host code. Launches that differ in
+        names alone are of one kernel, and in a long text those that differ in numbers too."""
+        apart = len(self.graph.nodes) <= MANY
+        alike: dict[str, list[Launch]] = {}
+        for one in self.launches:
+            alike.setdefault(one.key(apart), []).append(one)
+        names: Counter[str] = Counter()
+        said: dict[Launch, list[str]] = {}
+        for together in alike.values():
+            first = together[0]
+            names[first.wish] += 1
+            number = names[first.wish]
+            name = f"{first.wish}_kernel" if number == 1 else f"{first.wish}_{number}_kernel"
+            columns = list(zip(*(one.pieces(apart)[1::2] for one in together), strict=True))
+            differ = list(dict.fromkeys(c for c in columns if len(set(c)) > 1))
+            words = [f"num{differ.index(c)}" if c in differ else c[0] for c in columns]
+            pieces = zip_longest(first.pieces(apart)[::2], words, fillvalue="")
+            body = "".join(chain.from_iterable(pieces))
+            parameters = [*first.parameters, *(("int", f"num{n}") for n in range(len(differ)))]
             taken = ", ".join(f"{kind} {parameter}" for kind, parameter in parameters)
-            text = [
-                f"__global__ void {name}({taken}) {{",
-                *(f"  {line}" for line in lines),
-                "}",
-                "",
-            ]
-            self.kernels.append("\n".join(text))
-            self.kernel_of[key] = name
-        return self.kernel_of[key]
+            text = [f"__global__ void {name}({taken}) {{", textwrap.indent(body, "  "), "}"]
+            self.kernels.append("\n".join((*text, "")))
+            for k, one in enumerate(together):
+                given = ", ".join((*one.given, *(c[k] for c in differ)))
+                shared = f", {one.shared_bytes}" if one.shared_bytes else ""
+                said[one] = [f"{name}<<<{one.grid}{shared}>>>({given});"]
+            if first.shared_bytes:
+                size = "cudaFuncAttributeMaxDynamicSharedMemorySize"
+                said[first].insert(
+                    0, f"cudaFuncSetAttribute({name}, {size}, {first.shared_bytes});"
+                )
+        host = [said[self.launches[int(h[1:])]] if h[0] == "@" else [h] for h in self.host]
+        self.host = [line for lines in host for line in lines]
 
     def _map(self, node: Node, copy: bool = False) -> None:
         """A kernel that makes each element of a tensor by itself."""
@@ -870,24 +907,6 @@ def listed(value: Any) -> Iterator[Node]:
             yield from listed(one)
 
 
-def _numbers_named(lines: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """A kernel's lines with names instead of its larger numbers, so that kernels that differ in
-    these alone are one; number -> name. The threads of a block are no such number."""
-    names: dict[str, str] = {}
-
-    def name_of(match: re.Match[str]) -> str:
-        return names.setdefault(match[0], f"num{len(names)}")
-
-    return [
-        line
-        if "__shared__" in line
-        else re.sub(
-            r"(?<![\w.])(?<!\+= )(?<!half = )(?:1[6-9]|[2-9]\d|\d{3,})(?![\w.])", name_of, line
-        )
-        for line in lines
-    ], names
-
-
 def _reused(host: Sequence[str], result: str) -> list[str]:
     """The lines of a host code, in which a tensor takes the memory of one of its shape that no
     later line reads."""
@@ -911,6 +930,37 @@ def _reused(host: Sequence[str], result: str) -> list[str]:
         waiting.append((last[name], name))
         lines.append(line)
     return lines
+
+
+def _launchers(host: Sequence[str]) -> list[str]:
+    """The lines of a long host code, in which a kernel that is launched several times has a
+    function of what differs between its launches."""
+    keys = [_alike(line) for line in host]
+    alike: dict[tuple[str, ...], list[list[str]]] = {}
+    for line, key in zip(host, keys, strict=True):
+        alike.setdefault(key, []).append(re.findall(r"\w+", line))
+    lines: list[str] = []
+    names: dict[tuple[str, ...], str] = {}
+    for line, key in zip(host, keys, strict=True):
+        if not key or len(alike[key]) < 2:
+            lines.append(line)
+            continue
+        columns = list(zip(*alike[key], strict=True))
+        differ = list(dict.fromkeys(c for c in columns if len(set(c)) > 1))
+        words = [f"_{differ.index(c)}" if c in differ else c[0] for c in columns]
+        if key not in names:
+            names[key] = f"launch_{len(names) + 1}"
+            taken = ", ".join(f"const auto& _{n}" for n in range(len(differ)))
+            lines.append(f"const auto {names[key]} = [&]({taken}) {{ {key[1].format(*words)} }};")
+        given = dict(zip(columns, re.findall(r"\w+", line), strict=True))
+        lines.append(f"{names[key]}({', '.join(given[c] for c in differ)});")
+    return lines
+
+
+def _alike(line: str) -> tuple[str, ...]:
+    """Of the line of a launch: its kernel, and the line without names and numbers; else nothing."""
+    launch = re.fullmatch(r"(\w+)<<<.*;", line)
+    return (launch[1], re.sub(r"\w+", "{}", line)) if launch else ()
 
 
 def _shortened(host: Sequence[str], first: str) -> list[str]:
