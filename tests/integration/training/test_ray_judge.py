@@ -120,10 +120,9 @@ async def test_errors_keep_their_class_and_a_closed_pool_says_so(
         await pool.judge(DOUBLE_TASK, "wrong use")
     with pytest.raises(InfrastructureError, match="ZeroDivisionError"):
         await pool.judge(DOUBLE_TASK, "a bug")
-    assert await asyncio.to_thread(pool.judge_blocking, DOUBLE_TASK, "blocking 0")
     job = asyncio.create_task(pool.judge(DOUBLE_TASK, "open 600"))
     await began(tmp_path, "open")
-    await asyncio.to_thread(pool.close)
+    pool.close()
     with pytest.raises(InfrastructureError, match="closed"):
         await job
     with pytest.raises(InfrastructureError, match="closed"):

@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import Coroutine, Iterable, Mapping
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
@@ -72,8 +70,7 @@ class _Node:
 
 
 class RayJudgePool:
-    """A judge on each node. `judge` satisfies `types.JudgeFn`; jobs wait in a thread with an event
-    loop. Use from any event loop or thread."""
+    """A judge on each node. `judge` satisfies `types.JudgeFn`. Use from one event loop."""
 
     def __init__(
         self,
@@ -110,31 +107,35 @@ class RayJudgePool:
         self._places, self._wall_s = layout.places, job_wall_s
         self._changed = asyncio.Condition()
         """Of `_nodes`: one has room, or is back."""
-        self._waits: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        """Jobs, and waits for lost actors, that `close` ends."""
         self._closed = False
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
 
     async def judge(self, task: Task, code: str) -> Verdict:
         """The verdict on one candidate. Raises InfrastructureError on a fault of ours."""
-        return await asyncio.wrap_future(self._submit(self._judge_somewhere(task, code)))
+        if self._closed:
+            raise InfrastructureError(_CLOSED)
+        try:
+            answer = await self._ended_by_close(self._tried(task, code))
+        except asyncio.CancelledError:
+            if self._closed:
+                raise InfrastructureError(_CLOSED) from None
+            raise
+        if not isinstance(answer, Verdict):
+            raise InfrastructureError(
+                f"a judge answered with neither verdict nor error: {answer!r}"
+            )
+        return answer
 
     __call__ = judge
-
-    def judge_blocking(self, task: Task, code: str) -> Verdict:
-        """As `judge`, for callers without an event loop."""
-        return self._submit(self._judge_somewhere(task, code)).result()
 
     def close(self) -> None:
         """End every judge now. Jobs in flight raise InfrastructureError."""
         if self._closed:
             return
         self._closed = True
-        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        for task in self._tasks:
+            task.cancel()
         _end(self._nodes)
         if self._leave:
             disconnect()
@@ -145,26 +146,11 @@ class RayJudgePool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _submit(self, job: Coroutine[Any, Any, Verdict]) -> Future[Verdict]:
-        if self._closed:
-            job.close()
-            raise InfrastructureError(_CLOSED)
-        return asyncio.run_coroutine_threadsafe(job, self._loop)
-
-    # --- in the pool's own thread
-
-    async def _judge_somewhere(self, task: Task, code: str) -> Verdict:
-        try:
-            answer = await self._tried(task, code)
-        except asyncio.CancelledError:
-            if self._closed:
-                raise InfrastructureError(_CLOSED) from None
-            raise
-        if not isinstance(answer, Verdict):
-            raise InfrastructureError(
-                f"a judge answered with neither verdict nor error: {answer!r}"
-            )
-        return answer
+    def _ended_by_close(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _tried(self, task: Task, code: str) -> Any:
         for attempt in range(1 + _RETRIES):
@@ -211,9 +197,7 @@ class RayJudgePool:
         """Send it no jobs until it is back. killed: the life that is not to be waited for."""
         if not node.lost:
             node.lost = True
-            wait = asyncio.get_running_loop().create_task(self._wait_until_back(node, killed))
-            self._waits.add(wait)
-            wait.add_done_callback(self._waits.discard)
+            self._ended_by_close(self._wait_until_back(node, killed))
 
     async def _wait_until_back(self, node: _Node, killed: str) -> None:
         node.life = killed
@@ -279,11 +263,3 @@ def _end(nodes: Iterable[_Node]) -> None:
     for node in nodes:
         with suppress(RayError):
             ray.kill(node.actor)
-
-
-async def _cancel_all() -> None:
-    """Cancel every job of the loop that this runs in, and wait for their ends."""
-    jobs = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for job in jobs:
-        job.cancel()
-    await asyncio.gather(*jobs, return_exceptions=True)
