@@ -6,7 +6,6 @@ the kernel drops its lock and another takes over.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
@@ -14,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from coding_framework.cuda.toolchain.slots import try_lock
 from coding_framework.deployment.ab_testing import ABTestConfig
 from coding_framework.deployment.live_traffic import LiveTraffic
 from coding_framework.deployment.manager import ABTestManager, Seen, World
@@ -123,16 +123,9 @@ class Controller:
                 log.exception("controller_failed")
 
     def _locked(self) -> bool:
-        if self._lock is not None:
-            return True
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(handle)
-            return False
-        self._lock = handle
-        return True
+        if self._lock is None:
+            self._lock = try_lock(self._path)
+        return self.acts
 
 
 class DecidedTraffic(LiveTraffic):

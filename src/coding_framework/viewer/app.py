@@ -11,7 +11,6 @@ import hmac
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from importlib import resources
 from pathlib import PurePath
 from typing import Any
 
@@ -60,7 +59,7 @@ def make_app(library: Library, *, token: str | None = None, hosts: Iterable[str]
     hosts: names under which it may be asked for, besides those of this machine's loopback."""
     app = FastAPI(title="cuda-rl view", docs_url=None, redoc_url=None, openapi_url=None)
     allowed = LOOPBACK | set(hosts)
-    streams = Streams()
+    streams = asyncio.Semaphore(MAX_STREAMS)
 
     @app.middleware("http")
     async def guarded(request: Request, call_next: Callable[[Request], Any]) -> Response:
@@ -101,16 +100,14 @@ def make_app(library: Library, *, token: str | None = None, hosts: Iterable[str]
     _add_pages(app, library)
 
     def told(versions: Callable[[], Mapping[str, str]], request: Request) -> Response:
-        if not streams.enter():
+        if streams.locked():
             return PlainTextResponse("too many pages listen", 503, {"Retry-After": "30"})
         last = request.headers.get("last-event-id", "")
 
         async def stream() -> AsyncIterator[bytes]:
-            try:
+            async with streams:
                 async for event in changes(versions, last, request):
                     yield event
-            finally:
-                streams.leave()
 
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(stream(), media_type="text/event-stream", headers=headers)
@@ -236,22 +233,6 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-class Streams:
-    """How many pages listen for events."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def enter(self) -> bool:
-        if self._count >= MAX_STREAMS:
-            return False
-        self._count += 1
-        return True
-
-    def leave(self) -> None:
-        self._count -= 1
-
-
 async def changes(
     versions: Callable[[], Mapping[str, str]], last: str, request: Request
 ) -> AsyncIterator[bytes]:
@@ -325,10 +306,3 @@ def _told(request: Request, status: int, title: str, text: str) -> Response:
         return JSONResponse({"error": one_line(text)}, status)
     page = render("told.html.j2", {"title": title, "text": one_line(text), "wait": status == 503})
     return HTMLResponse(page, status)
-
-
-def vendored() -> Mapping[str, Any]:
-    """What VENDOR.json says of the JavaScript that is not ours."""
-    file = resources.files("coding_framework.viewer").joinpath("static/vendor/VENDOR.json")
-    found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found

@@ -10,11 +10,12 @@ from urllib.parse import parse_qsl
 
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.charts import Series, line_chart
+from coding_framework.evaluation.report import STYLE
 from coding_framework.paths import write_atomic
 from coding_framework.viewer import charts, pages, search
 from coding_framework.viewer.conversation import conversation_page
 from coding_framework.viewer.library import Library
-from coding_framework.viewer.rendering import render, static_file
+from coding_framework.viewer.rendering import render
 from coding_framework.viewer.runs import FoundRun
 from coding_framework.viewer.search import filter_from
 
@@ -27,9 +28,8 @@ def write_pages(library: Library, target: Path, query: str) -> int:
     """Pages of all runs in a new folder; returns how many. Raises UsageError."""
     if target.exists() and any(target.iterdir()):
         raise UsageError(f"{target} is not empty: give a new folder to --export")
-    style = static_file("style.css")
     target.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(style, target / "style.css")
+    shutil.copyfile(STYLE, target / "style.css")
     wanted = filter_from(dict(parse_qsl(query)))
     count = 1
     found = []

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import os
 import sqlite3
 import sys
@@ -19,8 +18,8 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
 
+from coding_framework.cuda.toolchain.slots import try_lock
 from coding_framework.viewer.index import IndexWriter, index_file, remove_index
 from coding_framework.viewer.runs import FoundRun, find_runs, sources_of
 
@@ -35,7 +34,7 @@ class Indexer:
     def __init__(self, paths: Sequence[Path], folder: Path, *, code: bool = False) -> None:
         self._paths, self._folder, self._code = paths, folder, code
         self._writers: dict[str, IndexWriter] = {}
-        self._locks: dict[str, IO[bytes]] = {}
+        self._locks: dict[str, int] = {}
 
     def look(self, runs: Sequence[FoundRun]) -> None:
         """Brings all indexes up to date; runs take turns while much is new."""
@@ -47,7 +46,7 @@ class Indexer:
         for writer in self._writers.values():
             writer.close()
         for lock in self._locks.values():
-            lock.close()
+            os.close(lock)
 
     def _updates(self, run: FoundRun) -> Iterator[object]:
         path = index_file(self._folder, run.id)
@@ -74,14 +73,10 @@ class Indexer:
     def _is_mine(self, run_id: str) -> bool:
         if run_id in self._locks:
             return True
-        lock = (self._folder / f"{run_id}.lock").open("wb")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.close()
-            return False
-        self._locks[run_id] = lock
-        return True
+        lock = try_lock(self._folder / f"{run_id}.lock")
+        if lock is not None:
+            self._locks[run_id] = lock
+        return lock is not None
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from coding_framework.viewer import search
 from coding_framework.viewer.index import connect, index_file, read_line
@@ -22,6 +22,7 @@ from coding_framework.viewer.runs import (
     state_of,
 )
 
+T = TypeVar("T")
 STATE_FILES = ("stages.json", "heartbeat.json")
 FIND_S = 5.0
 """How long a list of runs is believed."""
@@ -70,21 +71,14 @@ class Library:
 
     def notes(self, run: FoundRun) -> Mapping[str, Any]:
         """How far its index is; empty before there is one."""
-        try:
-            with self.index(run) as db:
-                return search.notes(db)
-        except sqlite3.Error:
-            return {}
+        return self._told(run, search.notes, {})
 
     def totals(self, run: FoundRun, label: str = "") -> search.Totals:
         """What its conversations, or those of a label, came to; zeros before there is an index."""
-        try:
-            with self.index(run) as db:
-                if label:
-                    return search.totals_by_label(db).get(label, search.Totals())
-                return search.totals(db)
-        except sqlite3.Error:
-            return search.Totals()
+        if label:
+            by_label = self._told(run, search.totals_by_label, dict[str, search.Totals]())
+            return by_label.get(label, search.Totals())
+        return self._told(run, search.totals, search.Totals())
 
     def facets(
         self, run: FoundRun, wanted: search.Filter, db: sqlite3.Connection
@@ -114,20 +108,13 @@ class Library:
 
     def restarts(self, run: FoundRun) -> Mapping[str, Sequence[int]]:
         """By label, the first step of each start of the trainer but the first."""
-        try:
-            with self.index(run) as db:
-                return search.restarts(db)
-        except sqlite3.Error:
-            return {}
+        return self._told(run, search.restarts, {})
 
     def step_ends(self, run: FoundRun) -> Sequence[float]:
         """When the last conversation of each step ended, seconds since 1970."""
-        try:
-            with self.index(run) as db:
-                found: list[float] = self._once(run, "ends", db, lambda: search.step_ends(db))
-                return found
-        except sqlite3.Error:
-            return []
+        return self._told(
+            run, lambda db: self._once(run, "ends", db, lambda: search.step_ends(db)), list[float]()
+        )
 
     def versions(self, run: FoundRun) -> dict[str, str]:
         """What a page of the run may show -> a text that changes with it."""
@@ -143,6 +130,14 @@ class Library:
                 stamp(run.root / n) for n in ("system.jsonl", "judge.jsonl", "alerts.jsonl")
             ),
         }
+
+    def _told(self, run: FoundRun, ask: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
+        """What its index says; `otherwise` before there is one."""
+        try:
+            with self.index(run) as db:
+                return ask(db)
+        except sqlite3.Error:
+            return otherwise
 
     def _once(self, run: FoundRun, what: Any, db: sqlite3.Connection, make: Any) -> Any:
         """What `make` gives, kept until the index changes; some hundred answers at most."""

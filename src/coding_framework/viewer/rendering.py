@@ -155,8 +155,3 @@ def _query_of(**values: Any) -> Markup:
     """A query of what is not empty, with its "?"; escaped by being one."""
     kept = {name: value for name, value in values.items() if value not in ("", None)}
     return Markup("?{}").format(urlencode(kept)) if kept else Markup("")
-
-
-def static_file(name: str) -> Path:
-    """A static file that there is."""
-    return _static_files()[name]

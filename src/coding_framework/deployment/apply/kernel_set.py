@@ -228,14 +228,14 @@ def _template_refuses(
         return "dtype"
     if any(shape != a.shape or 0 in shape for a, (_, shape, _) in pairs):
         return "shape"
-    if any(not _same_strides(shape, strides, a.strides) for a, (_, shape, strides) in pairs):
+    if any(not same_strides(shape, strides, a.strides) for a, (_, shape, strides) in pairs):
         return "strides"
     if has_scalars and call.scalars != tuple(map(scalar_key, template.init_args)):
         return "scalars"
     return None
 
 
-def _same_strides(shape: Sequence[int], one: Sequence[int], other: Sequence[int]) -> bool:
+def same_strides(shape: Sequence[int], one: Sequence[int], other: Sequence[int]) -> bool:
     """Strides of axes of length 1 mean nothing."""
     return all(n == 1 or a == b for n, a, b in zip(shape, one, other, strict=True))
 

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from coding_framework.cuda.expected.inputs import TORCH_DTYPES
 from coding_framework.deployment.apply.agreement import as_outputs, disagreement
 from coding_framework.deployment.apply.generated import (
     GUARD_ERRORS,
@@ -31,6 +32,7 @@ from coding_framework.deployment.apply.kernel_set import (
     KernelSet,
     Offer,
     Reason,
+    same_strides,
     scalar_key,
 )
 from coding_framework.deployment.apply.launching import (
@@ -383,7 +385,7 @@ class KernelOp:
         autocast; where it changes none the kernel stands for it from the next call on."""
         assert route.offer is not None
         result = self._miss("autocast", args)
-        dtypes = [_dtype(o.dtype) for o in route.offer.template.outputs]
+        dtypes = [TORCH_DTYPES[o.dtype] for o in route.offer.template.outputs]
         kept = [o.dtype for o in as_outputs(result)] == dtypes
         route.autocast[torch.get_autocast_dtype(kernels.launcher.device_type)] = kept
         return result
@@ -488,12 +490,6 @@ def _is_plain(tensor: Any) -> bool:
     return torch._C._dispatch_keys(tensor).raw_repr() in _plain_keys(tensor.device)
 
 
-def _dtype(name: str) -> torch.dtype:
-    dtype = getattr(torch, name)
-    assert isinstance(dtype, torch.dtype)
-    return dtype
-
-
 def _output_reason(
     outputs: Sequence[Any], native: Sequence[Any], args: Sequence[Any]
 ) -> Reason | None:
@@ -503,11 +499,11 @@ def _output_reason(
     if _shares_memory(native, args):
         return "aliases"
     for output, tensor in zip(outputs, native, strict=True):
-        same_layout = all(
-            n == 1 or a == b
-            for n, a, b in zip(tensor.shape, tensor.stride(), output.strides, strict=True)
-        ) if tensor.shape == output.shape else False  # fmt: skip
-        if tensor.dtype != _dtype(output.dtype) or not same_layout:
+        if (
+            tensor.dtype != TORCH_DTYPES[output.dtype]
+            or tensor.shape != output.shape
+            or not same_strides(tensor.shape, tensor.stride(), output.strides)
+        ):
             return "outputs"
     return None
 
