@@ -333,6 +333,10 @@ _CAUSES = _causes(
     ),
     ("layout", "", ("Compare the output's shape and dtype with the task's reference.",)),
     (
+        "unread input", "The kernel leaves out an input or a parameter.",
+        ("Read it where the reference does: is it in the formula, and among the arguments?",),
+    ),
+    (
         "formula", "Most elements are wrong, so it is the formula or the indexing, and no edge "
         "case.",
         (
@@ -360,9 +364,11 @@ _SHOWN: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("swapped_strides|moved", ("stride", "axis")),
     ("other_broadcast", ("broadcast", "stride")),
     ("read_as_other_type", ("dtype",)),
+    ("unread_input", ("unread input", "arguments")),
     ("constant_output|lost_factor", ("integer division", "scale")),
     ("swapped_inputs|negated", ("arguments",)),
-    ("factor|count_off|scaled_input|slice_scaled", ("scale", "integer division")),
+    ("slice_scaled", ("scale", "unread input")),
+    ("factor|count_off|scaled_input", ("scale", "integer division")),
     ("starts_at_value", ("start", "coverage")),
 )
 """Rules of findings that a run shows (`cuda/advice/mismatch.py`, the checker's), the strongest
@@ -454,8 +460,9 @@ def _outside(verdict: Verdict) -> Diagnosis:
     if found is not None:
         size, thread, block = (int(found[k]) for k in ("size", "thread", "block"))
         elements = size // int(found["bytes"])
-        threads = (elements - thread) / block if block else 0.0
-        if found["where"].startswith("past") and threads not in (32, 64, 128, 256, 512, 1024):
+        before = elements - thread
+        next_one = before in [block * threads for threads in (32, 64, 128, 256, 512, 1024)]
+        if found["where"].startswith("past") and not next_one:
             names.reverse()
     return _of([_CAUSES[name] for name in names])
 

@@ -122,6 +122,16 @@ def test_shared_memory_out_of_bounds_is_no_tensor():
     assert "shared memory" in diagnose(verdict(Status.RUNTIME_ERROR, reason)).why
 
 
+def test_the_first_thread_beyond_the_last_element_lacks_a_guard_in_the_first_block_too():
+    reason = (
+        "illegal global read of 4 bytes at 0x7e03a9eb9ff4 by thread ({thread},0,0) of block "
+        "(0,0,0) in kernel k: 0 bytes past the end of the 1012-byte allocation at 0x7e03a9eb9c00"
+    )
+    for thread, cause in ((253, "bounds"), (7, "stride")):
+        said = diagnose(verdict(Status.RUNTIME_ERROR, reason.format(thread=thread)))
+        assert said.causes[0] == cause
+
+
 def test_a_modelled_time_has_no_interval_and_a_measured_one_has():
     timing = BenchmarkResult(kernel_ms=0.5, kernel_ms_ci95=(0.4, 0.6), modelled=True)
     assert time_texts(timing) == ["0.5 ms modelled"]

@@ -20,6 +20,8 @@ Recompute = Callable[[Sequence[torch.Tensor]], torch.Tensor | None]
 MOST_ELEMENTS = 1 << 20
 """Larger outputs are not looked at: a small shape set fails first where both are wrong."""
 _LOOSE, _STEADY = 1e-3, 1e-4
+_STEADY_SHARE = 0.8
+"""Of elements that are all far off; a row of eight, so small that a constant shows, differs."""
 _UNSET_BYTE = 0xFF
 """What memory holds in which nothing was written."""
 _TAIL = 1024
@@ -28,6 +30,8 @@ _MOST_CHANNELS = 64
 _ENOUGH, _ONE_SIDE, _MOST, _LITTLE = 20, 0.9, 0.9, 0.05
 """Elements, and the share of them that errs to one side, from which it is no rounding; the share of
 all that means almost all; a relative error that is small."""
+_NEUTRAL = (1.0, 40.0)
+"""What leaves out a factor, or a gate that saturates."""
 _TILES = (128, 64, 32, 16, 8, 4)
 
 
@@ -198,6 +202,9 @@ def _variants(out: WrongOutput) -> Iterator[Variant]:
             )  # fmt: skip
         yield from _broadcast(other, i, tensor, first, name)
         if tensor.is_floating_point():
+            for value in _NEUTRAL:
+                told = f"{name} does not count: this is the result where all of it is {value:g}"
+                yield other(i, torch.full_like(tensor, value), "unread_input", told)
             told = f"this is the result for {name} times a million: no added constant counts"
             yield other(i, tensor * 1e6, "no_eps", told)
             yield other(i, tensor * 0.0, "lost_factor", f"{name} does not count: it is times 0")
@@ -315,12 +322,13 @@ def _ratios(out: WrongOutput, _: Recompute) -> Iterator[Evidence]:
     middle = float(ratio.median())
     whole = math.isclose(max(abs(middle), 1 / max(abs(middle), 1e-300)) % 1, 0, abs_tol=1e-3)
     steady = (ratio - middle).abs() <= _STEADY * abs(middle)
-    if float(steady.double().mean()) > 0.9 and (len(ratio) > 1 or whole):
+    share = float(out.wrong.double().mean())
+    needed = _STEADY_SHARE if share > _MOST and abs(middle - 1.0) > _LITTLE else _MOST
+    if float(steady.double().mean()) > needed and (len(ratio) > 1 or whole):
         yield _of_factor(middle, {n for t in out.inputs for n in t.shape})
     elif stretched := list(_stretched(got, want)):
         yield from stretched
     else:
-        share = float(out.wrong.double().mean())
         yield from _biased(got[known], want[known], share)
 
 

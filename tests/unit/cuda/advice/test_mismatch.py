@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -48,3 +48,30 @@ def test_inputs_without_an_axis_or_an_element_are_looked_at_too(given: torch.Ten
     got, want = torch.tensor([1.0, 5.0, 2.0]), torch.tensor([2.0, 1.0, 9.0], dtype=torch.float64)
     out = WrongOutput(got, want, got != want, (given,), ("x",))
     assert mismatch(out, lambda _: None) == []
+
+
+def _norm_of(given: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """RMS norm of the first, gated by the second."""
+    x, gate = (t.double() for t in given)
+    if x.shape != gate.shape:
+        return None
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * torch.sigmoid(gate)
+
+
+@pytest.mark.parametrize("mistake", ["gate left out", "sum for mean"])
+def test_an_input_that_is_left_out_and_a_sum_for_a_mean_are_no_missing_epsilon(
+    mistake: str,
+) -> None:
+    """A row of eight is so small that the epsilon shows there, and all gates are positive."""
+    torch.manual_seed(1)
+    x, gate = torch.randn(8, 256), torch.rand(8, 256) + 0.1
+    x[4] *= 1e-3
+    want = _norm_of([x, gate])
+    assert want is not None
+    if mistake == "gate left out":
+        rule, got = "unread_input", want / torch.sigmoid(gate.double())
+    else:
+        summed = torch.rsqrt(x.double().square().sum(-1, keepdim=True) + 1e-6)
+        rule, got = "factor", x * summed * torch.sigmoid(gate.double())
+    out = WrongOutput(got.float(), want, ~torch.isclose(got, want), (x, gate), ("x", "gate"))
+    assert [found.rule for found in mismatch(out, _norm_of)] == [rule]
