@@ -87,7 +87,8 @@ class NewTaskOptions(Config):
 def add_to(commands: Any) -> None:
     text = "Write a task of your own and a kernel for it, as files to edit."
     p = add_command(commands, "new-task", run, text)
-    p.add_argument("name", metavar="NAME", help="lower case, for example my_layer")
+    text = "lower case, for example my_layer; with --from that of the class"
+    p.add_argument("name", metavar="NAME", nargs="?", help=text)
     p.add_argument(
         "--from",
         dest="module",
@@ -118,18 +119,19 @@ def _write_from_module(path: Path, kernel: Path, args: Namespace) -> None:
 
 def run(args: Namespace) -> int:
     folder = config_from(NewTaskOptions, args).output_dir
-    if not _NAME.fullmatch(args.name):
+    name = args.name or (args.module or "").rpartition(":")[2].lower()
+    if not _NAME.fullmatch(name):
         raise UsageError(
-            f"a task cannot be called {args.name!r}: give lower-case letters, digits and _, a "
+            f"a task cannot be called {name!r}: give a NAME of lower-case letters, digits and _, a "
             "letter first"
         )
-    task, kernel = folder / f"{args.name}.py", folder / f"{args.name}.cu"
+    task, kernel = folder / f"{name}.py", folder / f"{name}.cu"
     for path in (task, kernel):
         if path.exists():
             raise UsageError(f"{path} is there already: choose another name, or remove it")
     if args.module is None:
-        write_atomic(task, TASK.format(name=args.name))
-        write_atomic(kernel, KERNEL.format(name=args.name))
+        write_atomic(task, TASK.format(name=name))
+        write_atomic(kernel, KERNEL.format(name=name))
         print(f"{task}: sizes, reference and inputs\n{kernel}: a kernel that is right for them")
     else:
         _write_from_module(task, kernel, args)

@@ -31,7 +31,7 @@ def test_a_new_task_is_made_of_a_module(tmp_path, capsys):
         "import torch\n\nclass Scaled(torch.nn.Module):\n"
         "    def forward(self, x):\n        return torch.relu(x) * 2\n"
     )
-    asked = ["new-task", "scaled", "--from", f"{mine}:Scaled", "--output-dir", str(tmp_path)]
+    asked = ["new-task", "--from", f"{mine}:Scaled", "--output-dir", str(tmp_path)]
     assert cli.main(asked) == 2
     assert "forward of Scaled takes x: give --inputs" in capsys.readouterr().err
     assert cli.main([*asked, "--inputs", "8x96"]) == 0

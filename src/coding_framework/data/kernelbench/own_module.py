@@ -46,7 +46,8 @@ def problem_of_class(source: str, name: str, inputs: str, init: str = "") -> str
     if lacking or not given:
         raise UsageError(
             f"forward of {name} takes {', '.join(_required(classes[name], 'forward'))}: give "
-            f"--inputs with {FORM} for each, by commas"
+            f"--inputs with {FORM} for each, by commas (`cuda-rl new-task --from` keeps them in a "
+            "file, for commands without)"
         )
     wanted = _required(classes[name], "__init__")
     if lacking := [each for each in wanted[len(positional) :] if each not in named]:
