@@ -223,7 +223,7 @@ def _traced(made: Made, given: Sequence[Any], fake: Any, anew: bool) -> Any:
 
     with ExitStack() as stack:
         stack.enter_context(fake)
-        stack.enter_context(_recurrent_layers_whole())
+        stack.enter_context(_shapes_alone())
         stack.enter_context(traceback.preserve_node_meta())
         if fake.shape_env is not None:
             stack.enter_context(enable_python_dispatcher())
@@ -231,10 +231,16 @@ def _traced(made: Made, given: Sequence[Any], fake: Any, anew: bool) -> Any:
 
 
 @contextmanager
-def _recurrent_layers_whole() -> Iterator[None]:
-    """Inside the block a recurrent layer gives tensors of the right shapes at once: PyTorch makes
-    them by a step after the other, also where no tensor has values."""
+def _shapes_alone() -> Iterator[None]:
+    """Inside the block recurrent layers and batch norms give tensors of the right shapes at once:
+    PyTorch runs all their steps for it, also where no tensor has values."""
     import torch
+
+    def normed(
+        x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *_: float
+    ) -> tuple[Any, ...]:
+        own = (x.new_empty(x.shape[1] if training else 0) for _ in range(2))
+        return torch.empty_like(x), *own, torch.empty_like(mean), torch.empty_like(var)
 
     def shaped(
         x: Any, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float,
@@ -246,12 +252,17 @@ def _recurrent_layers_whole() -> Iterator[None]:
 
     operations = [getattr(torch.ops.aten, name.partition(".")[0]).input for name in RECURRENT]
     own = [dict(one.py_kernels) for one in operations]
+    norm = torch.ops.aten._native_batch_norm_legit_functional.default
+    known = torch._decomp.decomposition_table
+    before = known[norm]
     try:
+        known[norm] = normed
         for one in operations:
             one.py_kernels |= dict.fromkeys(one.py_kernels, shaped)
             one._dispatch_cache.clear()
         yield
     finally:
+        known[norm] = before
         for one, kernels in zip(operations, own, strict=True):
             one.py_kernels |= kernels
             one._dispatch_cache.clear()

@@ -120,7 +120,7 @@ class OperationCounter(OperationMode):  # type: ignore[no-untyped-call]
         if not isinstance(func, torch._ops.OpOverload):  # takes functions: not looked into
             return func(*args, **kwargs)
         given = list(_tensors((args, tuple(kwargs.values()))))
-        result = func(*args, **kwargs)
+        result = _normed(func, args) or func(*args, **kwargs)
         made = list(_tensors(result if isinstance(result, tuple) else (result,)))
         formula = flop_registry.get(func._overloadpacket)
         flops = 0 if formula is None else int(formula(*args, **kwargs, out_val=result))
@@ -144,6 +144,16 @@ class OperationCounter(OperationMode):  # type: ignore[no-untyped-call]
                 before_it, ended = self._of(tensor)
                 self._terms[key] = max(longest, before_it), max(chain, ended)
         return result
+
+
+def _normed(func: Any, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...] | None:
+    """What a batch norm gives of a tensor without values, for whose shapes PyTorch runs some forty
+    operations; None of all else."""
+    if func is not torch.ops.aten._native_batch_norm_legit.default or not args[0].is_meta:
+        return None
+    x, training = args[0], args[5]
+    mean, deviation = (x.new_empty(x.shape[1] if training else 0) for _ in range(2))
+    return torch.empty_like(x), mean, deviation
 
 
 class FewSteps(TorchFunctionMode):
