@@ -29,7 +29,8 @@ def add_to(commands: Any) -> None:
     )
     keys = add_actions(actions, "key", "Keys that sign receipts.")
     p = add_command(keys, "new", run_new, "Make a key: NAME.key, to keep here, and NAME.pub.")
-    _add_key(p)
+    p.add_argument("name", metavar="NAME", help="letters, digits, - and _")
+    add_path(p, "--keys", "DIR", "folder of keys", KEYS)
     p = add_command(
         actions, "verify", run_verify, "Check a receipt's signature, or a registry as a whole."
     )
@@ -48,15 +49,6 @@ def add_to(commands: Any) -> None:
     add_path(p, "--keys", "DIR", text)
     add_json(p, "print the receipt, or what is in the registry, as one JSON object")
     add_registry_actions(actions, KEYS)
-
-
-def _add_key(parser: Any) -> None:
-    parser.add_argument("name", metavar="NAME", help="letters, digits, - and _")
-    _add_folder(parser)
-
-
-def _add_folder(parser: Any) -> None:
-    add_path(parser, "--keys", "DIR", "folder of keys", KEYS)
 
 
 def run_new(args: Namespace) -> int:

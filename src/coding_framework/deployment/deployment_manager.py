@@ -61,7 +61,8 @@ class DeploymentManager:
         """Keep a version, with the samples of its evaluation. The same again with an evaluation
         adds that. Raises ConflictError where the name or the content is another version's."""
         known = {row.id: row for row in self.store.versions()}.get(version)
-        told = _samples_to_json(evaluation)
+        samples = [sample.model_dump(mode="json") for sample in evaluation]
+        told = canonical(samples) if samples else None
         if known is not None and known.digest == spec.digest and told is None:
             return known
         with self.store.transaction() as tx:
@@ -222,10 +223,6 @@ class DeploymentManager:
                 "--evaluation RUN` adds one, or start with --without-evaluation"
             )
         return [SampleRecord.model_validate(sample) for sample in json.loads(told)]
-
-
-def _samples_to_json(samples: Sequence[SampleRecord]) -> str | None:
-    return canonical([s.model_dump(mode="json") for s in samples]) if samples else None
 
 
 def _digest(text: str | None) -> str | None:

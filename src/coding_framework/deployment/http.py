@@ -596,13 +596,10 @@ def run_app(
 
 
 async def _serve(app: FastAPI, listen: Listen, started: Callable[[str], None]) -> None:
-    logging.getLogger("uvicorn.error").addFilter(_told_by_us)
+    # an address that is taken gets our sentence, not uvicorn's
+    untold = logging.getLogger("uvicorn.error")
+    untold.addFilter(lambda record: not isinstance(record.msg, OSError))
     await server_of(app, listen, started).serve()
-
-
-def _told_by_us(record: logging.LogRecord) -> bool:
-    """Whether uvicorn's word is to be shown: an address that is taken gets our sentence."""
-    return not isinstance(record.msg, OSError)
 
 
 def server_of(app: FastAPI, listen: Listen, started: Callable[[str], None]) -> uvicorn.Server:

@@ -453,11 +453,9 @@ class ModelServer:
             return _said_as(asked, answer)
         agents = self._agents(version, asked.chat, asked.used)
         judge = self._judge_of(asked.found).of(asked.caller.id)
-        await run_search(asked.search, agents, judge, self._backend_of(asked.found))
+        judges_on = "emulator" if asked.found.from_caller else self._judges_on
+        await run_search(asked.search, agents, judge, judges_on)
         return self._found(asked, asked.search)
-
-    def _backend_of(self, found: TaskOfRequest) -> BackendName:
-        return "emulator" if found.from_caller else self._judges_on
 
     async def _finish(self, asked: Asked, outcome: Outcome) -> None:
         self.metrics.requests.labels(asked.alias, asked.assignment.variant, outcome.status).inc()

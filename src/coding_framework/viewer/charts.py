@@ -182,18 +182,15 @@ def _rl_charts(records: Sequence[StepRecord], options: Options) -> list[dict[str
             "cut off": column(lambda r: r.measures.cut_share),
             "masked": column(lambda r: r.masked_turns / r.turns if r.turns else None),
         }, {}),
-        ("times", "Time of a step", "s", keyed(_parts_of_time),
-         {"stack": True}),
+        ("times", "Time of a step", "s", keyed(
+            lambda r: {name: value for name, value in r.times.items() if name != "step_s"}
+        ), {"stack": True}),
         ("verdicts", "Time of a verdict", "s", {
             **{f"all, {k}": v for k, v in keyed(lambda r: r.measures.verdict_s).items()},
             **{f"waiting, {k}": v for k, v in keyed(lambda r: r.measures.verdict_wait_s).items()},
         }, {}),
     ]  # fmt: skip
     return [made for c in charts if (made := chart(*c, x, x_label, options)) is not None]
-
-
-def _parts_of_time(record: StepRecord) -> dict[str, float]:
-    return {name: value for name, value in record.times.items() if name != "step_s"}
 
 
 def _of_turns(record: StepRecord, count: int) -> float | None:
@@ -418,11 +415,11 @@ def smoothed(column: Column, weight: float) -> Column:
     return out
 
 
-def decimated(columns: Sequence[Column], length: int, most: int = MAX_POINTS) -> list[int]:
+def decimated(columns: Sequence[Column], length: int) -> list[int]:
     """Which points to keep: all, or of each stretch the least and the largest of each column."""
-    if length <= most:
+    if length <= MAX_POINTS:
         return list(range(length))
-    stretch = math.ceil(length * 2 * len(columns) / most)
+    stretch = math.ceil(length * 2 * len(columns) / MAX_POINTS)
     kept = {0, length - 1}
     for start in range(0, length, stretch):
         part = range(start, min(start + stretch, length))

@@ -184,16 +184,9 @@ def conversations_page(library: Library, query: Query, run_id: str) -> dict[str,
     with library.index(head["run"]) as db:
         page = search.listed(db, wanted, query.get("after", ""))
         counts = library.facets(head["run"], wanted, db)
-    matching = sum(count for _, count in _under(counts, wanted))
+    matching = sum(n for status, n in counts["status"] if wanted.status in ("", status))
     return {**head, "filter": wanted, "page": page, "facets": counts, "matching": matching,
             "sorts": list(search.SORTS)}  # fmt: skip
-
-
-def _under(
-    counts: Mapping[str, Sequence[tuple[str, int]]], wanted: Filter
-) -> list[tuple[str, int]]:
-    """The counts of statuses that pass the filter of the status too."""
-    return [pair for pair in counts["status"] if not wanted.status or pair[0] == wanted.status]
 
 
 def steps_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:

@@ -36,18 +36,15 @@ class CUDAPitfallDetector:
     ) -> tuple[Finding, ...]:
         """Everything that is known so far; empty arguments give no findings. `source` is looked at
         only where there are no counters: what was measured is not guessed."""
-        found = [_of_fault(fault) for fault in faults]
+        found = [
+            Finding(rule=f.kind, severity="high", line=f.line, message=f.message, basis="run")
+            for f in faults
+        ]
         if compilation is not None:
             found += _of_compiler(compilation)
         found += _of_counters(counters) if counters else source_pitfalls(source)
         unique = {(f.rule, f.line, f.message): f for f in found}
         return tuple(unique.values())
-
-
-def _of_fault(fault: Fault) -> Finding:
-    return Finding(
-        rule=fault.kind, severity="high", line=fault.line, message=fault.message, basis="run"
-    )
 
 
 def _of_compiler(compilation: CompilationResult) -> list[Finding]:

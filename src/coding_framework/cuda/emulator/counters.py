@@ -17,11 +17,8 @@ from functools import lru_cache
 
 from coding_framework.cuda.emulator.assembler import Kernel
 from coding_framework.cuda.emulator.library import LaunchRecord, MemCount
+from coding_framework.cuda.timing.profiler import CLASSES, FLOPS
 
-_CLASSES = (
-    "fp32", "fp64", "fp16", "integer", "bit", "conversion", "memory", "control",
-    "inter_thread_communication", "misc",
-)  # fmt: skip
 _FLOPS = {"add": "fadd", "sub": "fadd", "mul": "fmul", "fma": "ffma", "mad": "ffma"}
 _HEADS = {
     **dict.fromkeys(("ld", "st", "ldu", "atom", "red", "cp", "ldmatrix", "stmatrix"), "memory"),
@@ -116,7 +113,7 @@ def counters(
     """All metrics of one launch; `mem` by program counter, the others by basic block."""
     out: dict[str, float] = {}
     issued = threads = 0
-    by_class = dict.fromkeys(_CLASSES, 0)
+    by_class = dict.fromkeys(CLASSES, 0)
     by_flop: dict[str, int] = {}
     slots = special = tensor = 0
     products = 0.0
@@ -141,7 +138,7 @@ def counters(
     out["smsp__thread_inst_executed_per_inst_executed.ratio"] = threads / issued if issued else 0.0
     for name, count in by_class.items():
         out[f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum"] = count
-    for name in ("fadd", "fmul", "ffma", "dadd", "dmul", "dfma", "hadd", "hmul", "hfma"):
+    for name in FLOPS:
         out[f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum"] = by_flop.get(name, 0)
     out["smsp__inst_executed_pipe_xu.sum"] = special
     out["smsp__inst_executed_pipe_tensor.sum"] = tensor

@@ -227,7 +227,7 @@ class Inexact(OperationMode):  # type: ignore[no-untyped-call]
 
     def _moved(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return self._noise(value).add_(1).mul_(value) if _is_real(value) else value
+            return self._noise(value).add_(1).mul_(value) if value.is_floating_point() else value
         if isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value):
             return type(value)(self._moved(v) for v in value)
         return value
@@ -279,10 +279,6 @@ def _by_a_power_of_two(name: str, args: tuple[Any, ...]) -> bool:
             return False
         factor = factor.item()
     return isinstance(factor, (int, float)) and abs(math.frexp(factor)[0]) == 0.5
-
-
-def _is_real(value: torch.Tensor) -> bool:
-    return value.is_floating_point()
 
 
 # --- the ratio of mean to deviation ---------------------------------------------------------------

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -277,12 +277,12 @@ def _layout_difference(out: torch.Tensor, strides: tuple[int, ...], native: torc
     if out.shape != native.shape:
         return f"shape {tuple(out.shape)}, expected {tuple(native.shape)}"
     allowed = (_contiguous_strides(tuple(native.shape)), native.stride())
-    if out.numel() and not any(_same_strides(out.shape, strides, a) for a in allowed):
+    if out.numel() and not any(same_strides(out.shape, strides, a) for a in allowed):
         return f"strides {strides}, expected {tuple(native.stride())}"
     return ""
 
 
-def _same_strides(shape: torch.Size, one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+def same_strides(shape: Sequence[int], one: Sequence[int], other: Sequence[int]) -> bool:
     """Strides of axes of length 1 mean nothing."""
     return all(n == 1 or a == b for n, a, b in zip(shape, one, other, strict=True))
 

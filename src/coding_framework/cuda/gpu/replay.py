@@ -71,7 +71,6 @@ class Measured:
     """Maker: `Replayer.measure`. Times of the calls in ms, none left out but those of warm-up."""
 
     samples_ms: list[float]
-    warm_up_ms: list[float]
     empty_ms: float
     """What the clock shows for an empty plan, and what events count of a first kernel beyond its
     own time (`event_cost.py`); already taken off."""
@@ -159,7 +158,6 @@ class Replayer:
         empty_ms = self._empty_ms + protocol.event_ms
         return Measured(
             samples_ms=[max(s - empty_ms, 1e-6) for s in samples],
-            warm_up_ms=warm,
             empty_ms=empty_ms,
             upload_ms=self._time_transfers([op for op in plan.ops if isinstance(op, Upload)]),
             read_back_ms=self._time_transfers([op for op in plan.ops if isinstance(op, ReadBack)]),

@@ -110,10 +110,11 @@ class PlanReader:
     def _numbers(self, launch: Launch) -> list[bytes]:
         words = _parameters(self._kernels.get(launch.kernel), launch.params)
         values = (launch.params[offset : offset + size] for offset, size in words)
-        return [v for v in values if len(v) < _POINTER_BYTES or not self._is_address(v)]
-
-    def _is_address(self, word: bytes) -> bool:
-        return self._region(int.from_bytes(word, "little")) is not None
+        return [
+            value
+            for value in values
+            if len(value) < _POINTER_BYTES or self._region(int.from_bytes(value, "little")) is None
+        ]
 
     def _new_moves(self, first: LaunchPlan, second: LaunchPlan) -> tuple[int, bool]:
         """Bytes that fills and copies of the second plan alone stand for, and whether one of these

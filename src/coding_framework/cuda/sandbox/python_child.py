@@ -48,7 +48,6 @@ class PythonChild:
         self,
         sandbox: Sandbox,
         answer: str,
-        limits: Limits = _LIMITS,
         *,
         gone: threading.Event | None = None,
     ) -> None:
@@ -59,7 +58,7 @@ class PythonChild:
                 f"the {sandbox.name} sandbox does not shut out enough for code of others: install "
                 "bubblewrap (`make setup`), or allow references of trusted tokens only"
             )
-        self._sandbox, self._answer, self._limits = sandbox, answer, limits
+        self._sandbox, self._answer = sandbox, answer
         self._gone = gone
         self._running: Running | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -110,7 +109,7 @@ class PythonChild:
         job = Job(
             command=(sys.executable, "-P", "-s", "-B", "-m", _INNER, self._answer),
             mounts=_mounts(),
-            limits=self._limits,
+            limits=_LIMITS,
             folder=Mount(Path(self._folder.name), _INSIDE, writable=True),
             environment=_environment(),
         )
@@ -163,8 +162,8 @@ class PythonChild:
 
     def _ended(self) -> ChildEndedError:
         return ChildEndedError(
-            f"the reference ended its process, or used over {self._limits.cpu_s} s of CPU time or "
-            f"{self._limits.memory_bytes // GIB} GiB: correct it, or make it smaller"
+            f"the reference ended its process, or used over {_LIMITS.cpu_s} s of CPU time or "
+            f"{_LIMITS.memory_bytes // GIB} GiB: correct it, or make it smaller"
         )
 
 

@@ -163,11 +163,9 @@ class _Derivation:
         self._numbers = {key: number for number, key in enumerate(kept)}
         steps = self._steps()
         first, last = self._recordings[0], len(steps) - 1
-        # kernels may go there at any time
         uploads = [step for step in steps if isinstance(step, UploadStep)]
-        reached = {
-            r.region for step in uploads for r in step.relocations
-        }  # at any time, by kernels
+        # kernels may go there at any time
+        reached = {r.region for step in uploads for r in step.relocations}
         allocations, variables = [], []
         for number, (kind, index) in enumerate(kept):
             if kind == "block":

@@ -33,11 +33,11 @@ _PROFILE_S = 240.0
 _QUERY_S = 120.0
 _GLOBAL_WAYS = ("global_op_ld", "global_op_st", "global_op_atom", "local_op_ld", "local_op_st")
 _SHARED_WAYS = ("shared_op_ld", "shared_op_st", "shared_op_atom")
-_CLASSES = (
+CLASSES = (
     "fp32", "fp64", "fp16", "integer", "bit", "conversion", "memory", "control",
     "inter_thread_communication", "misc",
 )  # fmt: skip
-_FLOPS = ("fadd", "fmul", "ffma", "dadd", "dmul", "dfma", "hadd", "hmul", "hfma")
+FLOPS = ("fadd", "fmul", "ffma", "dadd", "dmul", "dfma", "hadd", "hmul", "hfma")
 _STALLS = (
     "long_scoreboard", "short_scoreboard", "barrier", "math_pipe_throttle", "mio_throttle",
     "lg_throttle", "wait", "not_selected", "no_instruction", "membar", "branch_resolving",
@@ -60,7 +60,7 @@ METRICS: tuple[str, ...] = (
     "sm__inst_executed_pipe_tensor.sum",
     "smsp__sass_branch_targets.sum",
     "smsp__sass_branch_targets_threads_divergent.sum",
-    *(f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum" for name in (*_CLASSES, *_FLOPS)),
+    *(f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum" for name in (*CLASSES, *FLOPS)),
     *(f"l1tex__t_requests_pipe_lsu_mem_{way}.sum" for way in _GLOBAL_WAYS),
     *(f"l1tex__t_sectors_pipe_lsu_mem_{way}.sum" for way in _GLOBAL_WAYS),
     *(f"l1tex__t_output_wavefronts_pipe_lsu_mem_{way}.sum" for way in _GLOBAL_WAYS),

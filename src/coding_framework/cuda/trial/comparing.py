@@ -56,7 +56,7 @@ class Comparing:
             steadier = self.references.steadier(self.task, self.case, expectation.seed)
             if steadier is not expectation:
                 comparisons, detail = self._compare_all(steadier, execution)
-        worst = max(comparisons, key=_severity, default=None)
+        worst = max(comparisons, key=lambda c: (not c.passed, c.share), default=None)
         passed = not detail and all(c.passed for c in comparisons)
         return TestResult(
             case=self.case.name,
@@ -94,8 +94,3 @@ class Comparing:
             if not comparison.passed and len(wanted) > 1:
                 return comparisons, f"output {i}: {comparison.detail}"
         return comparisons, ""
-
-
-def _severity(comparison: Comparison) -> tuple[bool, float]:
-    """Failed before passed, then by the share of the tolerance that was used."""
-    return (not comparison.passed, comparison.share)

@@ -95,7 +95,9 @@ class KeptState:
                 self._write(region.address, after)
         for fill, draw in zip(_FILLS, draws, strict=True):
             for region, after in changed:
-                words = _padded(region.before != after).view(-1, _WORD).any(1)
+                bits = region.before != after
+                padded = torch.nn.functional.pad(bits, (0, -len(bits) % _WORD))
+                words = padded.view(-1, _WORD).any(1)
                 there = words.repeat_interleave(_WORD)[: len(after)]
                 self._write(region.address, torch.where(there, fill, after))
             _require(run, plan, draw, names, "with other values there")
@@ -143,7 +145,3 @@ def same_bits(one: Execution, other: Execution) -> bool:
     return len(one.outputs) == len(other.outputs) and all(
         torch.equal(a.raw, b.raw) for a, b in zip(one.outputs, other.outputs, strict=True)
     )
-
-
-def _padded(bits: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.pad(bits, (0, -len(bits) % _WORD))

@@ -25,7 +25,7 @@ from coding_framework.deployment.apply.launching import (
     Launcher,
     LaunchError,
 )
-from coding_framework.deployment.apply.modules import replace_module, restore_modules
+from coding_framework.deployment.apply.modules import replace_module, restore
 from coding_framework.deployment.apply.offers import offers_of
 from coding_framework.deployment.apply.operation import KernelOp, switched_off
 from coding_framework.errors import CodingFrameworkError, UsageError
@@ -173,13 +173,8 @@ def replace(
             done.append(path)
     except UsageError:
         for path in done:
-            restore_modules(model.get_submodule(path))
+            restore(model.get_submodule(path))
         raise
-
-
-def restore(model: nn.Module) -> None:
-    """Every replaced module of the model runs its own `forward` again."""
-    restore_modules(model)
 
 
 def stats() -> dict[str, dict[str, Any]]:

@@ -17,6 +17,7 @@ import psutil
 import torch
 
 from coding_framework.cuda.expected.inputs import DTYPE_NAMES
+from coding_framework.cuda.expected.tolerance import same_strides
 from coding_framework.deployment.apply.launching import (
     Launcher,
     LoadError,
@@ -233,11 +234,6 @@ def _template_refuses(
     if has_scalars and call.scalars != tuple(map(scalar_key, template.init_args)):
         return "scalars"
     return None
-
-
-def same_strides(shape: Sequence[int], one: Sequence[int], other: Sequence[int]) -> bool:
-    """Strides of axes of length 1 mean nothing."""
-    return all(n == 1 or a == b for n, a, b in zip(shape, one, other, strict=True))
 
 
 def scalar_key(value: object) -> str:

@@ -114,30 +114,25 @@ def _value(module: Any, attribute: Sequence[str]) -> Any:
     return module
 
 
-def restore_modules(model: nn.Module) -> int:
-    """How many got their own `forward` back."""
-    restored = 0
+def restore(model: nn.Module) -> None:
+    """Every replaced module of the model runs its own `forward` again."""
     for module in model.modules():
         if module.__dict__.pop(_MARK, None) is not None:
             module.__dict__.pop("forward", None)
-            restored += 1
-    return restored
 
 
 def _forward(module: nn.Module, *inputs: Any, **named: Any) -> Any:
     state = module.__dict__[_MARK]
     arguments = _arguments(module, state, inputs, named)
     if not torch.compiler.is_compiling():
-        if state.means_the_same is None and not _capturing(state.op):
+        kernels = state.op.kernels
+        # nothing can be compared in a graph that is being captured
+        capturing = kernels is not None and kernels.launcher.capturing()
+        if state.means_the_same is None and not capturing:
             state.means_the_same = _compare(module, state, inputs, named, arguments)
         if not state.means_the_same:
             return type(module).forward(module, *inputs, **named)
     return state.op.eager(*arguments)
-
-
-def _capturing(op: KernelOp) -> bool:
-    """Nothing can be compared in a graph that is being captured: the module's own forward is."""
-    return op.kernels is not None and op.kernels.launcher.capturing()
 
 
 def _arguments(
@@ -163,12 +158,8 @@ def _arguments(
                 "takes: give it as an input, name the parameter as the module's attribute "
                 f'(ln_weight for ln.weight), or replace with names={{"{name}": "ITS.ATTRIBUTE"}}'
             )
-    return tuple([_as_argument(value) for value in values])
-
-
-def _as_argument(value: Any) -> Any:
-    """`normalized_shape` and the like are tuples in modules and lists in operators."""
-    return list(value) if isinstance(value, tuple) else value
+    # `normalized_shape` and the like are tuples in modules and lists in operators
+    return tuple([list(value) if isinstance(value, tuple) else value for value in values])
 
 
 def _compare(

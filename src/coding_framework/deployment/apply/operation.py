@@ -20,6 +20,7 @@ import torch
 from torch.autograd import forward_ad
 
 from coding_framework.cuda.expected.inputs import TORCH_DTYPES
+from coding_framework.cuda.expected.tolerance import same_strides
 from coding_framework.deployment.apply.agreement import as_outputs, disagreement
 from coding_framework.deployment.apply.generated import (
     GUARD_ERRORS,
@@ -32,7 +33,6 @@ from coding_framework.deployment.apply.kernel_set import (
     KernelSet,
     Offer,
     Reason,
-    same_strides,
     scalar_key,
 )
 from coding_framework.deployment.apply.launching import (
