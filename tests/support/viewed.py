@@ -60,7 +60,9 @@ class Viewed:
         self.paths, self.folder = paths, index
         self.library = Library(paths, index)
         self.look()
-        self.client = TestClient(make_app(self.library, token=token), follow_redirects=False)
+        self.client = TestClient(
+            make_app(self.library, token=token), "http://localhost", follow_redirects=False
+        )
 
     def look(self) -> None:
         indexer = Indexer(self.paths, self.folder)

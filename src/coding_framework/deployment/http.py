@@ -22,7 +22,7 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -191,22 +191,13 @@ class Gate:
             return
         said = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host = said.get(b"host", "localhost")
-        if not self._is_own(host):
+        if not is_own_host(host, self._hosts):
             raise ApiError(
                 421, "unknown_host", f"{one_line(host, 100)!r} is no name of this server: ask for "
                 "its address, or put the name into `listen: {hosts: [...]}` of its file",
             )  # fmt: skip
         if said.get(b"origin", host).rpartition("/")[2] != host:
             raise ApiError(403, "other_origin", "a page of another site may not ask here")
-
-    def _is_own(self, host: str) -> bool:
-        """An address is: nobody can make one point elsewhere."""
-        name = host if host.endswith("]") else host.rsplit(":", 1)[0]
-        try:
-            ipaddress.ip_address(name.strip("[]"))
-        except ValueError:
-            return name.lower() in self._hosts
-        return True
 
     @contextmanager
     def body(self, scope: Scope) -> Iterator[BodyRoom]:
@@ -236,6 +227,17 @@ class Gate:
     def charge(self, caller: Caller, candidates: int) -> None:
         """So many kernels will be judged for the caller. Raises OverLimitError."""
         self._meter.candidates(caller.id, candidates)
+
+
+def is_own_host(host: str, names: Set[str]) -> bool:
+    """Whether a `Host` is one of these names, or an address: nobody can make one point elsewhere.
+    names: in small letters."""
+    name = host if host.endswith("]") else host.rsplit(":", 1)[0]
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return name.lower() in names
+    return True
 
 
 class BodyRoom:

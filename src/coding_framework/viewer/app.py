@@ -25,6 +25,7 @@ from fastapi.responses import (
     StreamingResponse,
 )
 
+from coding_framework.deployment.http import is_own_host
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
 from coding_framework.viewer import charts, deployments, kernels, pages
@@ -50,15 +51,14 @@ HEADERS = {
 MAX_STREAMS = 32
 LOOK_S = 0.5
 KEEP_ALIVE_S = 20.0
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1", "[::1]", "testserver"})
 COOKIE = "cuda_rl_view"
 
 
 def make_app(library: Library, *, token: str | None = None, hosts: Iterable[str] = ()) -> FastAPI:
     """The application. token: what a browser has to show, in the address once and then by a cookie.
-    hosts: names under which it may be asked for, besides those of this machine's loopback."""
+    hosts: names under which it may be asked for, besides localhost and addresses."""
     app = FastAPI(title="cuda-rl view", docs_url=None, redoc_url=None, openapi_url=None)
-    allowed = LOOPBACK | set(hosts)
+    allowed = {"localhost", *(host.lower() for host in hosts)}
     streams = asyncio.Semaphore(MAX_STREAMS)
 
     @app.middleware("http")
@@ -272,15 +272,11 @@ def _versions_in(identity: str) -> dict[str, str]:
     return {name: version for name, _, version in pairs}
 
 
-def _refused(
-    request: Request, hosts: set[str] | frozenset[str], token: str | None
-) -> Response | None:
+def _refused(request: Request, hosts: set[str], token: str | None) -> Response | None:
     """Why a request is not answered; None: it is. A token in the address becomes a cookie."""
     if request.method not in ("GET", "HEAD"):
         return PlainTextResponse("this page only shows: GET and nothing else", 405)
-    host = request.headers.get("host", "")
-    name = host if host.endswith("]") else host.rsplit(":", 1)[0]
-    if name not in hosts:
+    if not is_own_host(request.headers.get("host", ""), hosts):
         return PlainTextResponse("unknown host name: use the address that `cuda-rl view` said", 421)
     if token is None:
         return None

@@ -67,14 +67,18 @@ def code_lines(
 def unified(before: str, after: str) -> list[Shown]:
     """The difference as one column; runs of equal lines are folded to their ends."""
     rows: list[Shown] = []
+    added: list[Shown] = []
+    """Of a run of changed lines: they come after the removed ones."""
     for pair in side_by_side(before, after):
         old, new = pair.old, pair.new
         if old.kind in ("hunk", "same"):
-            rows.append(Shown(old.kind, old.number, old.html, new.number))
-            continue
-        rows += [Shown("removed", old.number, old.html)] if old.kind == "removed" else []
-        rows += [Shown("added", None, new.html, new.number)] if new.kind == "added" else []
-    return _removed_first(rows)
+            rows += [*added, Shown(old.kind, old.number, old.html, new.number)]
+            added = []
+        if old.kind == "removed":
+            rows.append(Shown("removed", old.number, old.html))
+        if new.kind == "added":
+            added.append(Shown("added", None, new.html, new.number))
+    return rows + added
 
 
 def side_by_side(before: str, after: str) -> list[Pair]:
@@ -118,21 +122,6 @@ def _changed(
             Shown("removed", i + 1, _html(old[i], marks[0])) if i < i2 else empty,
             Shown("added", j + 1, _html(new[j], marks[1])) if j < j2 else empty,
         )
-
-
-def _removed_first(rows: Sequence[Shown]) -> list[Shown]:
-    """Within each run of changed lines the removed ones before the added ones."""
-    found: list[Shown] = []
-    added: list[Shown] = []
-    for row in rows:
-        if row.kind == "added":
-            added.append(row)
-            continue
-        if row.kind != "removed":
-            found += added
-            added = []
-        found.append(row)
-    return found + added
 
 
 def _marks(before: str, after: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
-import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.paths import cache_dir, cannot_write
+from coding_framework.errors import UsageError
+from coding_framework.paths import cache_dir, require_writable
 from coding_framework.viewer.library import Library
 
 MORE_PORTS = 50
@@ -29,23 +27,21 @@ def serve(
     opens: bool,
 ) -> None:
     """Serves until Ctrl-C. Raises UsageError for an address that others reach, without a token."""
-    if token is None and not _is_loopback(host):
+    import uvicorn
+
+    from coding_framework.deployment.http import LOCAL_HOSTS, BoundedConnection
+    from coding_framework.viewer.app import make_app
+
+    if token is None and host not in LOCAL_HOSTS:
         raise UsageError(
             f"--host {host} can be reached from other machines: give --token, or leave --host out "
             "and use an SSH tunnel"
         )
-    import uvicorn
-
-    from coding_framework.deployment.http import BoundedConnection
-    from coding_framework.viewer.app import make_app
-
     indexes = _index_folder(folder)
     listening = _listen(host, port)
     number = listening.getsockname()[1]
     name = f"[{host}]" if ":" in host else host
-    hosts = {host, name, socket.gethostname(), socket.getfqdn()}
-    if host in ("0.0.0.0", "::"):
-        hosts |= _own_addresses()
+    hosts = {host, socket.gethostname(), socket.getfqdn()}
     address = f"http://{name}:{number}/" + (f"?token={token}" if token else "")
     app = make_app(Library(paths, indexes), token=token, hosts=hosts)
     if port and number != port:
@@ -109,13 +105,7 @@ def indexing(paths: Sequence[Path], folder: Path, *, code: bool = False) -> Iter
 
 def _index_folder(folder: Path | None) -> Path:
     made = (folder or cache_dir() / "viewer").absolute()
-    try:
-        made.mkdir(parents=True, exist_ok=True)
-        probe = made / f".probe-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as e:
-        raise InfrastructureError(f"{cannot_write(made, e)}, with --index") from e
+    require_writable(made)
     return made
 
 
@@ -137,18 +127,3 @@ def _listen(host: str, port: int) -> socket.socket:
     raise UsageError(
         f"no port of {host} from {port} on can be had ({fault}): choose another --port"
     )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _own_addresses() -> set[str]:
-    import psutil
-
-    return {a.address for found in psutil.net_if_addrs().values() for a in found}
