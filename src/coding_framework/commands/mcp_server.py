@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from argparse import Namespace
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -13,27 +12,23 @@ from pydantic import Field
 from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.flags import add_command, add_flags, add_switch, config_from
 from coding_framework.commands.judge import JUDGING
-from coding_framework.types import Config
+from coding_framework.commands.options import ListenOptions
 from coding_framework.wiring import JudgeSettings
 
 _MESSAGE_BYTES = 4 << 20
 """Of one message, by HTTP or as a line of stdin."""
 
 
-class McpOptions(Config):
-    """What the command line says beyond how to judge."""
+class McpOptions(ListenOptions):
+    """Where it listens with --http, and to whom."""
 
-    host: str = "127.0.0.1"
-    """With --http: address to listen on. Any but this machine's own needs a file of tokens."""
     port: int = Field(default=8091, ge=0, le=65535)
-    """With --http: port to listen on; 0 takes a free one, which the first line names."""
-    tokens: Path = Path("deployment/tokens")
-    """With --http: file of tokens; without one only this machine is served."""
+    """Port to listen on; 0 takes a free one, which the first line names."""
 
 
 def add_to(commands: Any) -> None:
     p = add_command(commands, "mcp", run, "Judge kernels for coding agents (MCP over stdio).")
-    add_switch(p, "--http", "serve over HTTP, at /mcp, instead of stdio")
+    add_switch(p, "--http", "serve over HTTP, at /mcp of --host and --port, instead of stdio")
     add_flags(p, McpOptions, McpOptions.model_fields)
     add_flags(p, JudgeSettings, ["workers", *JUDGING])
 

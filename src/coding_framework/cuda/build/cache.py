@@ -19,12 +19,12 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from coding_framework.paths import cache_dir, write_error
+from coding_framework.paths import alone, cache_dir, write_error
 from coding_framework.store.events import log
 from coding_framework.types import CompilationResult
 
@@ -111,16 +111,9 @@ class KernelCompilationCache:
         except FileNotFoundError:
             return math.inf
 
-    @contextmanager
-    def building(self, digest: str) -> Iterator[None]:
+    def building(self, digest: str) -> AbstractContextManager[None]:
         """Hold the right to build `digest`: a second process waits, and then finds the entry."""
-        path = self.folder / "locks" / digest[:3]
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
+        return alone(self.folder / "locks" / digest[:3])
 
     def sweep(self) -> int:
         """Bring the size under the bound; returns how many entries were removed."""

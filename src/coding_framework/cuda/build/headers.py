@@ -7,7 +7,6 @@ neither what it compiles nor what it caches under the old address.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -23,7 +22,7 @@ from pathlib import Path
 
 from coding_framework.cuda.sandbox import Mount
 from coding_framework.errors import MissingToolError
-from coding_framework.paths import write_error
+from coding_framework.paths import alone, write_error
 
 INCLUDE_FOLDER = Path(__file__).parents[1] / "include"
 _KEEP_UNUSED_S = 30 * 86400.0
@@ -46,8 +45,7 @@ def small_headers(store: Path) -> Headers:
     try:
         if not _is_whole(copy, digest):
             store.mkdir(parents=True, exist_ok=True)
-            with (store / ".lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            with alone(store / ".lock"):
                 if not _is_whole(copy, digest):  # a copy that others compile from is never moved
                     _write_copy(copy, files)
             _remove_unused(store)

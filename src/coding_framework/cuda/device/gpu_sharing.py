@@ -23,7 +23,7 @@ from pathlib import Path
 from coding_framework.cuda.toolchain.slots import slot, try_lock
 from coding_framework.cuda.toolchain.tool_output import output_of
 from coding_framework.errors import DeviceError
-from coding_framework.paths import cache_dir
+from coding_framework.paths import alone, cache_dir
 
 _SEATS = 64
 """Device processes on one GPU, at most."""
@@ -163,28 +163,20 @@ class GpuRooms:
         """While so many rooms are held. Who comes later waits behind who needs many."""
         held: list[int] = []
         try:
-            queue = _open(self._folder / "rooms")
-            try:
-                fcntl.flock(queue, fcntl.LOCK_EX)
+            with alone(self._folder / "rooms"):
                 held += self._free(count)
                 if len(held) < count:
                     self._wait_for(count, held)
-            finally:
-                os.close(queue)
             yield
         finally:
             for handle in held:
                 os.close(handle)
 
     def _wait_for(self, count: int, held: list[int]) -> None:
-        waiting = _open(self._folder / "rooms_wanted")
-        try:
-            fcntl.flock(waiting, fcntl.LOCK_EX)
+        with alone(self._folder / "rooms_wanted"):
             while len(held) < count:
                 time.sleep(_ROOM_PAUSE_S)
                 held += self._free(count - len(held))
-        finally:
-            os.close(waiting)
 
     def _free(self, at_most: int) -> list[int]:
         """Handles of rooms that nobody has, which are ours now."""

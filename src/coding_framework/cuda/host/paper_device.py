@@ -6,7 +6,7 @@ Enough for host code that reads nothing back: it cannot tell. What it reads ends
 from __future__ import annotations
 
 from coding_framework.cuda.device.work_meter import WorkMeter
-from coding_framework.cuda.plan.launch_plan import Launch, LaunchReport, Layout, ModuleInfo
+from coding_framework.cuda.plan.launch_plan import Launch, LaunchReport, ModuleInfo
 from coding_framework.types import BackendName
 
 _FIRST_ADDRESS = 0x7E1000000000
@@ -36,31 +36,13 @@ class PaperDevice:
         self._next += (nbytes + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT + _ALIGNMENT
         return address
 
-    def free(self, address: int) -> None:
-        pass
+    def _nothing(self, *_: object, **__: object) -> None:
+        return None
 
-    def poison(self, address: int) -> None:
-        pass
-
-    def upload(self, address: int, data: bytes | memoryview) -> None:
-        pass
+    free = poison = upload = copy = fill = check_guards = close = _nothing
 
     def download(self, address: int, nbytes: int) -> bytes:
         raise ReadsBackError
 
-    def copy(
-        self, destination: int, source: int, nbytes: int, layout: Layout | None = None
-    ) -> None:
-        pass
-
-    def fill(self, address: int, value: int, nbytes: int) -> None:
-        pass
-
     def launch(self, launch: Launch, *, checks: bool = False) -> LaunchReport:
         return LaunchReport(launch.kernel)
-
-    def check_guards(self) -> str | None:
-        return None
-
-    def close(self) -> None:
-        pass

@@ -8,7 +8,6 @@ of this environment's packages (the real torch among them) is in it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import importlib.util
 import marshal
@@ -21,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from coding_framework.cuda.host.torch_source import torch_code, torch_files
-from coding_framework.paths import cache_dir, write_error
+from coding_framework.paths import alone, cache_dir, write_error
 
 _HEADER = importlib.util.MAGIC_NUMBER + (0b01).to_bytes(4, "little")
 """Of a .pyc that names the hash of its source, which is not looked at."""
@@ -70,8 +69,7 @@ def _runtime(cache: str) -> Path:
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with (target.parent / f"{target.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with alone(target.parent / f"{target.name}.lock"):
             if not target.exists():
                 partial = target.with_name(f"{target.name}.partial")
                 shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed

@@ -15,7 +15,6 @@ machine's system is mounted then. A container costs about 0.4 s, from its start 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import io
 import itertools
@@ -50,7 +49,7 @@ from coding_framework.cuda.sandbox.base import (
 from coding_framework.cuda.sandbox.landlock import confined, launcher
 from coding_framework.cuda.toolchain.native_parts import build_once
 from coding_framework.errors import CodingFrameworkError, SandboxError
-from coding_framework.paths import cache_dir, cannot_write
+from coding_framework.paths import alone, cache_dir, cannot_write
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -157,8 +156,7 @@ class DockerSandbox:
             return str(self._client.images.get(self._named).id)
         archive = _empty_image()
         tag = hashlib.sha256(archive).hexdigest()[:12]
-        with (cache_dir() / "docker.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with alone(cache_dir() / "docker.lock"):
             if not self._client.images.list(f"{_REPOSITORY}:{tag}"):
                 self._client.api.import_image_from_data(archive, repository=_REPOSITORY, tag=tag)
         return str(self._client.images.get(f"{_REPOSITORY}:{tag}").id)

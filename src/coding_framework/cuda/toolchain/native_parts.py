@@ -6,7 +6,6 @@ the same thing at once get the same file; a killed build leaves nothing behind t
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -21,7 +20,7 @@ from pathlib import Path
 
 from coding_framework.cuda.toolchain.slots import available_cores
 from coding_framework.errors import InfrastructureError, MissingToolError
-from coding_framework.paths import cache_dir
+from coding_framework.paths import alone, cache_dir
 
 _AT_ONCE = 4
 """Sources of one part that are compiled at once: the longest takes a third of the whole time."""
@@ -59,8 +58,7 @@ def build_once(
     if target.exists():
         return target
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(folder / "lock"):
         if target.exists():
             return target
         for left in folder.glob(".build*"):  # of processes that were killed

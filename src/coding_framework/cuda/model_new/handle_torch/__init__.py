@@ -75,14 +75,6 @@ def is_tensor(value: Any) -> bool:
     return isinstance(value, Tensor)
 
 
-def is_floating_point(input: Tensor) -> bool:
-    return input.is_floating_point()
-
-
-def numel(input: Tensor) -> int:
-    return input.numel()
-
-
 def is_grad_enabled() -> bool:
     return False
 
@@ -120,16 +112,17 @@ def _assert(condition: Any, message: str) -> None:
     assert condition, message
 
 
-def _view(name: str) -> Any:
+def _method(name: str) -> Any:
     return lambda input, *arguments, **options: getattr(input, name)(*arguments, **options)
 
 
-_VIEWS = """
+_METHODS = """
 reshape flatten ravel unflatten transpose swapaxes t permute movedim moveaxis squeeze unsqueeze
 select narrow split chunk unbind as_strided broadcast_to clone detach view_as
+is_floating_point numel
 """
-for _name in _types.names(_VIEWS):
-    globals()[_name] = _view(_name)
+for _name in _types.names(_METHODS):
+    globals()[_name] = _method(_name)
 
 
 def __getattr__(name: str) -> Any:
