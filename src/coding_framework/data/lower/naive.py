@@ -244,7 +244,7 @@ class Lowering:
         if len(self.allocated) > MANY_TENSORS:
             host = _reused(host, result)
         if len(self.graph.nodes) > MANY:
-            host = _shortened(_launchers(host), self.graph.arguments[0].name)
+            host = _launchers(host)
         return "\n".join(
             [
                 "#include <torch/extension.h>",
@@ -950,7 +950,11 @@ def _launchers(host: Sequence[str]) -> list[str]:
         words = [f"_{differ.index(c)}" if c in differ else c[0] for c in columns]
         if key not in names:
             names[key] = f"launch_{len(names) + 1}"
-            taken = ", ".join(f"const auto& _{n}" for n in range(len(differ)))
+            tensors = [line.startswith(".data_ptr", m.end()) for m in re.finditer(r"\w+", line)]
+            kinds = {
+                c: "torch::Tensor" if t else "auto" for c, t in zip(columns, tensors, strict=True)
+            }
+            taken = ", ".join(f"const {kinds[c]}& _{n}" for n, c in enumerate(differ))
             lines.append(f"const auto {names[key]} = [&]({taken}) {{ {key[1].format(*words)} }};")
         given = dict(zip(columns, re.findall(r"\w+", line), strict=True))
         lines.append(f"{names[key]}({', '.join(given[c] for c in differ)});")
@@ -961,20 +965,6 @@ def _alike(line: str) -> tuple[str, ...]:
     """Of the line of a launch: its kernel, and the line without names and numbers; else nothing."""
     launch = re.fullmatch(r"(\w+)<<<.*;", line)
     return (launch[1], re.sub(r"\w+", "{}", line)) if launch else ()
-
-
-def _shortened(host: Sequence[str], first: str) -> list[str]:
-    """The lines of a long host code, with two functions for what each of them says."""
-    options = f"{first}.options().dtype(torch::kFloat32)"
-    said = "\n".join(host)
-    said = re.sub(r"(\w+)\.data_ptr<float>\(\)", r"ptr(\1)", said)
-    said = re.sub(rf"torch::empty\((\{{.*?\}}), {re.escape(options)}\)", r"make(\1)", said)
-    return [
-        f"const auto options = {options};",
-        "const auto ptr = [](const torch::Tensor& t) { return t.data_ptr<float>(); };",
-        "const auto make = [&](std::vector<int64_t> dims) { return torch::empty(dims, options); };",
-        *said.split("\n"),
-    ]
 
 
 def promoted(values: Sequence[Any]) -> str:
