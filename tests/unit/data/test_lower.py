@@ -134,7 +134,7 @@ def test_a_long_network_has_one_kernel_for_layers_that_differ_in_numbers():
     text = lower(problem("return self.net(x)", layers))
     assert len(kernels(text)) < 6
     assert text.count("launch_1(") == 102
-    assert "(const torch::Tensor& _0, " in text
+    assert "const torch::Tensor& _" in text
     assert text.count("<<<") == 1
     assert "torch::Tensor p0" in text
 
