@@ -147,7 +147,8 @@ class CudaBackend:
             output_bytes=max(256 << 20, 2 * needed),
         )
         # inputs twice: they have a second place, for a call that finds them moved
-        with closing(CudaDevice(self._settings(limits.memory_bytes + needed + inputs))) as device:
+        most = limits.memory_bytes + limits.earlier_bytes + needed + inputs
+        with closing(CudaDevice(self._settings(most))) as device:
             measure = functools.partial(self._measure, device) if timed else None
             yield Equipment(
                 device,

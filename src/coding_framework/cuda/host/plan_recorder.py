@@ -39,6 +39,8 @@ class RunLimits:
 
     memory_bytes: int = 2 << 30
     """Device memory, inputs excluded."""
+    earlier_bytes: int = 2 << 30
+    """Device memory beyond that of all calls together: what a call was given stays."""
     upload_bytes: int = 256 << 20
     output_bytes: int = 256 << 20
     """What reading all outputs may take: strides of 0 make much of little memory."""
@@ -76,7 +78,7 @@ class PlanRecorder:
         self._device = device
         self.limits = limits
         self._ops: list[PlanOp] = []
-        self._memory = 0
+        self._memory = self._earlier = 0
         self._uploaded = 0
         self._executed = 0.0
         self._order = StreamOrder()
@@ -90,6 +92,8 @@ class PlanRecorder:
         """Start the record of a new call of `forward`; memory from earlier calls stays."""
         self._ops = []
         self.reports = []
+        self._earlier += self._memory
+        self._memory = 0
         self._uploaded = 0
         self._executed = 0.0
         self._order = StreamOrder()
@@ -105,12 +109,18 @@ class PlanRecorder:
     def malloc(self, nbytes: int) -> int:
         """Device memory for the host; its contents are poisoned."""
         self._memory += nbytes
-        if self._memory > self.limits.memory_bytes:
-            raise CandidateFault(
-                Status.MEMORY_LIMIT,
-                f"asked for {self._memory >> 20} MiB of device memory; the limit is "
-                f"{self.limits.memory_bytes >> 20} MiB",
-            )
+        most = self.limits.memory_bytes
+        both = self._earlier + self._memory
+        for asked, limit, where in (
+            (self._memory, most, ""),
+            (both, most + self.limits.earlier_bytes, " in all calls"),
+        ):
+            if asked > limit:
+                raise CandidateFault(
+                    Status.MEMORY_LIMIT,
+                    f"asked for {asked >> 20} MiB of device memory{where}; the limit is "
+                    f"{limit >> 20} MiB",
+                )
         address = self._device.alloc(max(1, nbytes))
         self.blocks[address] = max(1, nbytes)
         self._note(Alloc(address, max(1, nbytes)))

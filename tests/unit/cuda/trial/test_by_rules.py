@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from coding_framework.cuda.emulator import backend
 from coding_framework.cuda.expected.rules import RULES
+from coding_framework.cuda.host.plan_recorder import RunLimits
 from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.cuda.trial.by_rules import _expected
 from coding_framework.types import Candidate, Task, Verdict
@@ -72,6 +75,24 @@ def test_what_the_protocol_refuses_the_rules_may_accept(
     assert verdict.by_rules is not None
     assert verdict.by_rules.passed is passes
     assert verdict.by_rules.reason.startswith(why)
+
+
+def _with_spare(floats: int) -> Candidate:
+    code = KERNEL.replace("VALUE", "v > 0 ? v : 0.f")
+    return Candidate(code=code.replace("{1000}", f"{{{floats}}}"))
+
+
+@pytest.mark.parametrize(("earlier", "status"), [(0, "memory_limit"), (64 << 20, "correct")])
+def test_sets_of_inputs_do_not_share_a_limit_on_memory(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch, earlier: int, status: str
+) -> None:
+    """All calls of a shape set do: they are those of one process."""
+    limits = partial(RunLimits, memory_bytes=4 << 20, earlier_bytes=earlier)
+    monkeypatch.setattr(backend, "RunLimits", limits)
+    verdict = judge.judge(RELU, _with_spare(1 << 18))
+    assert verdict.status.value == status
+    assert verdict.by_rules is not None
+    assert verdict.by_rules.passed, verdict.by_rules.reason
 
 
 def test_a_candidate_that_is_not_built_is_refused_by_both(judge: Judge) -> None:
