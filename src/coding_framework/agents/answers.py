@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from coding_framework.agents.devices import this_device
 from coding_framework.agents.extraction import extract_kernel
@@ -25,6 +25,7 @@ SAMPLE_STRIDE = 1_000_003
 """Between the seeds of the candidates of a turn; a prime, so that no two runs' seeds line up."""
 REDRAW_STRIDE = 15_485_863
 """Likewise between an answer and the one that is drawn in its place."""
+_NOT_GIVEN: Any = object()
 
 
 class RoleAgent:
@@ -34,7 +35,7 @@ class RoleAgent:
 
     def __init__(
         self,
-        policy: Policy | None = None,
+        policy: Policy = _NOT_GIVEN,
         sampling: SamplingParams | None = None,
         *,
         budget: PromptBudget | None = None,
@@ -47,7 +48,7 @@ class RoleAgent:
         `this_device`. redraws: how often an answer whose code was there before is drawn again;
         where the likeliest token is taken it would be the same again. redraw_temperature: of such
         an answer; None: as the others. Raises UsageError without a policy."""
-        if policy is None:
+        if policy is _NOT_GIVEN:
             raise UsageError(
                 f"{type(self).__name__} needs a model that answers: give it a policy of "
                 "coding_framework.agents.policies, as OpenAIPolicy(url, model) of a server"
