@@ -13,6 +13,7 @@ from coding_framework.evaluation.outcome import EvalOutcome
 from coding_framework.evaluation.report import environment
 from coding_framework.evaluation.samples import SampleRecord, fastest_by_task, gain
 from coding_framework.paths import write_atomic
+from coding_framework.store.folder import EvalFolder
 from coding_framework.types import Record
 
 OF = "kernelbench-verified"
@@ -76,7 +77,7 @@ def _published() -> Iterator[Row]:
 
 
 def _of_run(folder: Path, outcome: EvalOutcome, records: Sequence[SampleRecord]) -> Iterator[Row]:
-    date = datetime.fromtimestamp((folder / "summary.json").stat().st_mtime, UTC)
+    date = datetime.fromtimestamp(EvalFolder(folder).summary.stat().st_mtime, UTC)
     for level in sorted({r.level for r in records if r.level is not None}):
         judged = [r for r in records if r.level == level and r.masked is None]
         tasks = {r.task for r in judged}
