@@ -53,7 +53,6 @@ FULL = on_tensor_cores(2, 64, 64, 32)
 """Three products of TF32 parts, which have the precision of float32."""
 TF32 = (
     on_tensor_cores(1, 256, 128, 64), on_tensor_cores(1, 128, 128, 64),
-    on_tensor_cores(1, 64, 256, 64), on_tensor_cores(1, 256, 64, 64),
     on_tensor_cores(1, 64, 64, 32),
 )  # fmt: skip
 MULTIPROCESSORS = 132
