@@ -223,7 +223,7 @@ class Judge:
 
     def _tuned_kernels(self, candidate: Candidate) -> tuple[Tuned, ...]:
         """Those whose configurations this judge tries."""
-        if self.backend != "cuda" or not candidate.is_python:
+        if not candidate.is_python or self.backend != "cuda":
             return ()
         return tuned_kernels(candidate.code)
 
