@@ -28,7 +28,7 @@ def tuned_kernels(answer: str) -> tuple[Tuned, ...]:
     """In the order of the text; none where the answer is no Python."""
     try:
         tree = ast.parse(answer)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     names = {
         id(call): function.name
@@ -66,6 +66,6 @@ def with_choice(answer: str, choice: Mapping[Tuned, int]) -> str:
     text = source_bytes(answer)
     for tuned, place in sorted(choice.items(), key=lambda item: item[0].start, reverse=True):
         given = text[tuned.start : tuned.end]
-        chosen = b"[[*(%b)][%d]]" % (given, place)
+        chosen = b"([[*(%b)][%d]])" % (given, place)
         text = text[: tuned.start] + chosen + text[tuned.end :]
     return source_text(text)

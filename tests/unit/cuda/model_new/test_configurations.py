@@ -58,6 +58,29 @@ def test_each_call_is_found_with_its_kernel() -> None:
     assert tuned_kernels("x = autotune(*both)") == ()
 
 
+@pytest.mark.parametrize("deep", ["-" * 100_000 + "1", "x" + ".a" * 100_000, "not " * 50_000 + "x"])
+def test_a_text_that_no_parser_takes_has_none(deep: str) -> None:
+    assert tuned_kernels(f"autotune([{deep}])") == ()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "autotune(Config({'B': b}) for b in (1, 2))",
+        "autotune(configs=(Config({'B': b}) for b in (1, 2)), key=[])",
+    ],
+)
+def test_configurations_may_come_one_by_one(answer: str) -> None:
+    [tuned] = tuned_kernels(answer)
+    heard: list[list[int]] = []
+
+    def autotune(configs: object, key: object = None) -> None:
+        heard.append([config["B"] for config in configs])  # type: ignore[attr-defined]
+
+    exec(with_choice(answer, {tuned: 1}), {"autotune": autotune, "Config": Config})
+    assert heard == [[2]]
+
+
 def test_one_configuration_is_left_and_lines_stay() -> None:
     add, scale, late = tuned_kernels(ANSWER)
     assert _taken(ANSWER) == [[64, 128], [16, 32], [16, 32]]
