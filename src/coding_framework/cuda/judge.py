@@ -211,7 +211,8 @@ class Judge:
         found: list[tuple[float, int]] = []
         prepared = self._devices().prepared(task)
         for place in range(_MAX_CONFIGURATIONS):
-            code = with_choice(candidate.code, {**choice, kernel: place})
+            tried = {**choice, kernel: place} if place else choice  # the first is built already
+            code = with_choice(candidate.code, tried)
             try:
                 found.append((self._measured(prepared, code) or inf, place))
             except CandidateFault as fault:
