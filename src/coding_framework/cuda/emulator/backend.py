@@ -63,7 +63,7 @@ class EmulatorBackend:
         limits = RunLimits(instructions=self._budget(max(expectation.elements, elements)))
         settings = EmulatorSettings(
             instruction_budget=limits.instructions,
-            memory_limit_bytes=2 * limits.memory_bytes + limits.earlier_bytes,
+            memory_limit_bytes=limits.memory_bytes + limits.all_calls_bytes,
             address_seed=_seed_of(expectation),
             count=timed,
         )

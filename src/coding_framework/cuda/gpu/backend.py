@@ -147,7 +147,7 @@ class CudaBackend:
             output_bytes=max(256 << 20, 2 * needed),
         )
         # inputs twice: they have a second place, for a call that finds them moved
-        most = limits.memory_bytes + limits.earlier_bytes + needed + inputs
+        most = limits.all_calls_bytes + needed + inputs
         with closing(CudaDevice(self._settings(most))) as device:
             measure = functools.partial(self._measure, device) if timed else None
             yield Equipment(

@@ -49,6 +49,19 @@ class RunLimits:
     instructions: int = 1_000_000_000
     """Warp instructions of all launches, on a device that counts them. See `instruction_budget`."""
 
+    @property
+    def all_calls_bytes(self) -> int:
+        """Device memory of all calls of a process together."""
+        return self.memory_bytes + self.earlier_bytes
+
+
+def _require_room(asked: int, limit: int, where: str) -> None:
+    if asked > limit:
+        raise CandidateFault(
+            Status.MEMORY_LIMIT,
+            f"asked for {asked >> 20} MiB of device memory{where}; the limit is {limit >> 20} MiB",
+        )
+
 
 def instruction_budget(elements: int) -> int:
     """Warp instructions that one call may take for tensors of so many elements (inputs, parameters
@@ -98,6 +111,11 @@ class PlanRecorder:
         self._executed = 0.0
         self._order = StreamOrder()
 
+    @property
+    def fits_again(self) -> bool:
+        """Whether another call may be given as much memory as the last one."""
+        return self._earlier + 2 * self._memory <= self.limits.all_calls_bytes
+
     def unordered(self) -> Unordered:
         """Of the call that ends here, the operations that no stream orders."""
         return self._order.unordered(len(self._ops))
@@ -109,18 +127,8 @@ class PlanRecorder:
     def malloc(self, nbytes: int) -> int:
         """Device memory for the host; its contents are poisoned."""
         self._memory += nbytes
-        most = self.limits.memory_bytes
-        both = self._earlier + self._memory
-        for asked, limit, where in (
-            (self._memory, most, ""),
-            (both, most + self.limits.earlier_bytes, " in all calls"),
-        ):
-            if asked > limit:
-                raise CandidateFault(
-                    Status.MEMORY_LIMIT,
-                    f"asked for {asked >> 20} MiB of device memory{where}; the limit is "
-                    f"{limit >> 20} MiB",
-                )
+        _require_room(self._memory, self.limits.memory_bytes, "")
+        _require_room(self._earlier + self._memory, self.limits.all_calls_bytes, " in all calls")
         address = self._device.alloc(max(1, nbytes))
         self.blocks[address] = max(1, nbytes)
         self._note(Alloc(address, max(1, nbytes)))

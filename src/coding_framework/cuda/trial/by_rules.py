@@ -32,7 +32,7 @@ from coding_framework.cuda.trial.probe import Only
 from coding_framework.cuda.trial.setup import TrialSetting, TrialSetup, open_setup
 from coding_framework.errors import UsageError
 from coding_framework.reference_model import run_reference
-from coding_framework.types import RulesCheck, Status, Task, TestCase
+from coding_framework.types import RulesCheck, Task, TestCase
 
 _HALF = (torch.float16, torch.bfloat16)
 
@@ -50,17 +50,13 @@ def check_by_rules(
             if isinstance(expectation, str):
                 left_out.append(f"inputs times {scale:g}: {expectation}")
                 continue
+            if setup is not None and not setup.recorder.fits_again:
+                stack.close()
+                setup = None
             try:
-                try:
-                    if setup is None:
-                        setup = stack.enter_context(open_setup(setting, expectation))
-                    wrong = _compare(task, case, setup, expectation)
-                except CandidateFault as fault:
-                    if fault.status is not Status.MEMORY_LIMIT or not compared:
-                        raise
-                    stack.close()  # what earlier calls were given lay there
+                if setup is None:
                     setup = stack.enter_context(open_setup(setting, expectation))
-                    wrong = _compare(task, case, setup, expectation)
+                wrong = _compare(task, case, setup, expectation)
             except CandidateFault as fault:
                 wrong = f"{fault.status.value}: {fault.reason}"
             if wrong:
