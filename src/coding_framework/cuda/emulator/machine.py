@@ -56,6 +56,8 @@ _WORKSPACE_REGISTER = "%envreg"
 _READ_RACES = frozenset({"global_memory_race", "unordered_read"})
 _MOST_WARPS, _MOST_WATCHED_BYTES = 1 << 22, 8 << 20
 """Of a launch, for what its races come to."""
+_OPPOSITE = bytes(range(255, -1, -1))
+"""Of each byte that with all bits turned."""
 _WARP_BYTES = 12 << 10
 """A warp's stacks in the interpreter (rt.h: Warp)."""
 
@@ -236,7 +238,7 @@ class Machine:
         after = call.watched_bytes()
         if after is None or any(a.stored and not a.watched for a in call.table):
             return False
-        opposite = {at: bytes(byte ^ 0xFF for byte in data) for at, data in after.items()}
+        opposite = {at: data.translate(_OPPOSITE) for at, data in after.items()}
         for instead in (before, opposite, after):
             self._restore(before)
             again = _Call(self, call.kernel, call.launch, checks=True)
