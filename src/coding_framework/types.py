@@ -605,7 +605,7 @@ class Receipt(Record):
     versions: Mapping[str, str] = Field(default_factory=dict)
     clocks: Mapping[str, float] = Field(default_factory=dict)
     seeds: tuple[int, ...] = ()
-    configurations: Mapping[str, int] = Field(default_factory=dict)
+    configurations: Mapping[str, int] = Field(default_factory=dict, exclude_if=lambda c: not c)
     """By kernel with `triton.autotune`: the place of the configuration that was timed. Empty where
     the first one was taken untimed."""
     sandbox: str = ""
