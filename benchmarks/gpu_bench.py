@@ -65,21 +65,6 @@ class Rows:
             sink.write(self._rows[key])
 
 
-class Deadline:
-    """So many minutes from now."""
-
-    def __init__(self, minutes: float) -> None:
-        self._end = time.monotonic() + 60 * minutes
-
-    @property
-    def left_s(self) -> float:
-        return self._end - time.monotonic()
-
-    def __bool__(self) -> bool:
-        """Whether it is over."""
-        return self.left_s <= 0
-
-
 def session_here(name: str) -> Row:
     """What a report says of the session that measured: when, where, on which GPU."""
     gpu = this_gpu()
