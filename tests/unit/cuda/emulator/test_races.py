@@ -136,3 +136,9 @@ def test_a_read_whose_value_is_dropped_is_no_race(
     found = on.faults("spare_threads", 1, 256, updated, on.y, way, known)
     assert set(found) == kinds
     assert np.array_equal(on.gpu.get(updated, (64,)), 2 * np.arange(1, 65, dtype=np.float32))
+
+
+@pytest.mark.parametrize("way", range(6), ids="cp_async vector ldcg byte volatile cas".split())
+def test_a_read_that_is_kept_is_a_race_however_it_is_made(on: Arrays, way: int) -> None:
+    updated = on.gpu.put(np.arange(1, 65, dtype=np.float32))
+    assert RACE in on.faults("spare_threads_copy", 1, 256, updated, on.y, way)

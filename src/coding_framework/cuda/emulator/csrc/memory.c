@@ -866,8 +866,8 @@ int async_copy(Worker *k, Warp *w, const In *I) {
       for (u32 j = 0, step; j < n; j += step) {   // any number of bytes may be read
         step = n - j >= 4 ? 4 : 1;
         if (!(s = translate(k, w, I, l, at[l] + j, step, SPACE_GLOBAL, READ))) return FAULTED;
+        memcpy((later ? later->data[l] : d) + j, s, step);
       }
-      memcpy(later ? later->data[l] : d, k->L->arena + (at[l] - BASE_GLOBAL), n);
     }
     memset((later ? later->data[l] : d) + n, 0, size - n);
     if (later) {
