@@ -138,7 +138,9 @@ def test_a_read_whose_value_is_dropped_is_no_race(
     assert np.array_equal(on.gpu.get(updated, (64,)), 2 * np.arange(1, 65, dtype=np.float32))
 
 
-@pytest.mark.parametrize("way", range(6), ids="cp_async vector ldcg byte volatile cas".split())
+@pytest.mark.parametrize(
+    "way", range(6), ids=["cp_async", "vector", "ldcg", "byte", "volatile", "cas"]
+)
 def test_a_read_that_is_kept_is_a_race_however_it_is_made(on: Arrays, way: int) -> None:
     updated = on.gpu.put(np.arange(1, 65, dtype=np.float32))
     assert RACE in on.faults("spare_threads_copy", 1, 256, updated, on.y, way)
