@@ -486,7 +486,8 @@ class Judge:
         """own: bytes that a call allocates beyond its inputs and outputs."""
         task = draft.task
         if draft.timing is not None:
-            eager = self._reference_cache().workspace_bytes(task, self._devices().timed_case(task))
+            timed = self._devices().timed_case(task)
+            eager = self._reference_cache().workspace_bytes(task, timed, self._seeds[0])
             found = {"workspace_bytes": own, "eager_workspace_bytes": eager}
             draft.timing = draft.timing.model_copy(update=found)
         if task.workspace_limit is not None and own > task.workspace_limit:

@@ -369,15 +369,21 @@ class ReferenceCache:
             self._flops[key] = found
         return self._flops[key]
 
-    def workspace_bytes(self, task: Task, case: TestCase) -> int | None:
+    def workspace_bytes(self, task: Task, case: TestCase, seed: int) -> int | None:
         """Bytes that PyTorch's own call holds at its peak beyond inputs and outputs; None where
-        shapes do not tell, or the reference may not run here."""
+        shapes do not tell, or the reference may not run here. On the CPU the call is done: its
+        inputs are there, and PyTorch's shapes alone import torch._dynamo, which takes a second."""
         from coding_framework.cuda.expected.reference_facts import workspace_bytes
 
         if self._compute is not None or task.source == CALLERS:
             return None
         key = (self._digest(task), case.name)
-        if key not in self._workspaces:
+        if key in self._workspaces:
+            return self._workspaces[key]
+        if self._place is None:
+            with self._model(task, case, seed) as (model, expectation):
+                self._workspaces[key] = workspace_bytes(model, expectation.inputs)
+        else:
             self._workspaces[key] = by_shapes(workspace_bytes, task, case)
         return self._workspaces[key]
 

@@ -39,8 +39,9 @@ def counted_flops(model: nn.Module, inputs: Sequence[torch.Tensor]) -> int:
 def workspace_bytes(model: nn.Module, inputs: Sequence[torch.Tensor]) -> int:
     """Bytes of the tensors that PyTorch makes and holds at its peak, without those of the inputs,
     the parameters and the outputs. What its libraries take beside is not seen."""
+    copies = [t.clone() for t in inputs]
     with torch.no_grad(), Memories() as memories:
-        outputs = tensors_of(model(*inputs))
+        outputs = tensors_of(model(*copies))
     return most_at_once(memories.changes, {memories.number_of(t) for t in outputs})
 
 
