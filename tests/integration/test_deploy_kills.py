@@ -17,7 +17,7 @@ from coding_framework.deployment.ab_testing import RampStep
 from coding_framework.deployment.manager import ABTestManager
 from coding_framework.deployment.outcomes import Outcome
 from coding_framework.deployment.store import DeploymentStore
-from coding_framework.deployment.verify import verify
+from support.replayed import replayed
 from support.rollouts import ERROR, GOOD, Deployment, config
 
 pytestmark = pytest.mark.integration
@@ -118,7 +118,7 @@ def test_a_transition_that_is_killed_at_any_statement_happened_or_not(
         store = DeploymentStore(path, clock=deployed.clock, check=True)
         state = store.experiment(deployed.id).state
         found.add(state)
-        assert verify(store).difference is None
+        assert replayed(store).difference is None
         incumbent = store.endpoint("kernels").incumbent
         assert incumbent == ("new" if state == "PROMOTED" else "old")
         store.close()

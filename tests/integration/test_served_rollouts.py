@@ -18,9 +18,9 @@ import yaml
 from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.server import ModelServer
 from coding_framework.deployment.tokens import TokenFile
-from coding_framework.deployment.verify import verify
 from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import UsageError
+from support.replayed import replayed
 from support.serving import (
     RELU,
     Upstream,
@@ -187,7 +187,7 @@ def test_the_shadow_answers_unseen_and_then_the_candidate_serves(running: Deploy
     assert kinds.count("shadow_pair") >= 4
     moved = running.manager.history("kernels")[-1]
     assert (moved["actor"], moved["reason"]) == ("controller", "the shadow does no harm")
-    assert verify(running.manager.store).difference is None
+    assert replayed(running.manager.store).difference is None
 
 
 def test_a_candidate_that_fails_in_the_shadow_has_served_nobody(tmp_path: Path) -> None:

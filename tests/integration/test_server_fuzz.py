@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coding_framework.deployment.deployment_manager import DeploymentManager
-from coding_framework.deployment.verify import verify
+from support.replayed import replayed
 from support.serving import RELU, Upstream, answer, deployed_server
 
 pytestmark = pytest.mark.integration
@@ -136,7 +136,7 @@ def test_no_bytes_of_30_get_500_or_a_traceback(
 
 def test_it_lives_after_them_and_its_log_is_whole(target: tuple[str, DeploymentManager]) -> None:
     assert httpx.get(f"{target[0]}/healthz", timeout=60).status_code == 200
-    assert verify(target[1].store).difference is None
+    assert replayed(target[1].store).difference is None
 
 
 def test_a_head_that_is_too_long_ends_the_connection(

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 from bench_io import at_most, bar, finish, head, this_machine
 
 from coding_framework.deployment.ab_testing import RampStep
@@ -33,8 +34,8 @@ from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.live_traffic import LiveTraffic
 from coding_framework.deployment.outcomes import Outcome
 from coding_framework.deployment.store import DeploymentStore, Event
-from coding_framework.deployment.verify import verify
 from coding_framework.deployment.versions import VersionSpec
+from support.replayed import replayed
 
 ALIAS = "kernels"
 THREADS = 8
@@ -160,7 +161,7 @@ def checked(store: DeploymentStore, folder: Path) -> dict[str, Any]:
     wrong = sum(ids[f"{a['request']}:e"] != 1 or ids[f"{a['request']}:o"] != 1 for a in enrolled)
     exposures = [event for event in events if event.kind == "exposure"]
     open_now = sum(_unended(logs[row.id], ids) for row in store.experiments() if not row.ended_us)
-    found = verify(store)
+    found = replayed(store)
     return {
         "answered": len(answered),
         "answered_enrolled": len(enrolled),

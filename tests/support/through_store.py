@@ -22,7 +22,7 @@ from coding_framework.deployment.ab_testing import ABTestConfig, RampStep
 from coding_framework.deployment.manager import ABTestManager, expose
 from coding_framework.deployment.outcomes import Outcome
 from coding_framework.deployment.store import DeploymentStore, ExperimentRow, VersionRow
-from coding_framework.deployment.verify import verify
+from support.replayed import replayed
 
 NAMES = {
     "PROMOTED": "promoted",
@@ -88,7 +88,7 @@ def through_store(rollouts: Recorded, run: int, folder: Path) -> dict[str, Any]:
         if moved is not None:
             break
     found = _found(store, moved)
-    checked = verify(store)
+    checked = replayed(store)
     store.close()
     return {**found, "verified": checked.difference is None}
 

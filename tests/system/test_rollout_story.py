@@ -10,9 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from coding_framework.deployment.store import DeploymentStore
+from support.replayed import replayed
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "deployment"
 STORY = EXAMPLES / "rollout.sh"
+
+
+def assert_replayed(database: Path, rollouts: int) -> None:
+    """Every decision follows from the log."""
+    store = DeploymentStore(database)
+    found = replayed(store)
+    assert (found.difference, len(store.experiments())) == (None, rollouts)
+    assert found.decisions >= rollouts
 
 
 @pytest.mark.slow
@@ -28,7 +39,7 @@ def test_the_story_rolls_a_failing_candidate_back_and_promotes_a_better_one(tmp_
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ROLLED_BACK (error: too often)" in done.stdout
     assert "kernels: v3, before v1" in done.stdout
-    assert "verified: 2 rollouts" in done.stdout
+    assert_replayed(tmp_path / "deployment.sqlite", rollouts=2)
 
 
 @pytest.mark.slow
@@ -53,5 +64,5 @@ def test_the_story_of_two_adapters_holds_where_the_model_server_is_a_script(tmp_
     assert done.returncode == 0, done.stdout + done.stderr
     assert "['base', 'first', 'second']" in done.stdout
     assert "is correct for relu" in done.stdout
-    assert "verified: 1 rollouts" in done.stdout
+    assert_replayed(tmp_path / "out" / "deployment.sqlite", rollouts=1)
     assert done.stdout.rstrip().endswith("# all of it held")

@@ -5,16 +5,14 @@
     cuda-rl deploy start cuda-kernels v2 --reason "the run of November"
     cuda-rl deploy status
     cuda-rl deploy rollback cuda-kernels --reason "complaints"
-    cuda-rl deploy verify
 
-Exit status: 0 done, 1 `verify` found a difference, 2 wrong use, 3 a fault of ours.
+Exit status: 0 done, 2 wrong use, 3 a fault of ours.
 """
 
 from __future__ import annotations
 
 import getpass
 import json
-import sys
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from coding_framework.commands.failures import EXIT_HIT, EXIT_OK
+from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.flags import (
     add_actions,
     add_command,
@@ -96,9 +94,6 @@ def _add_readers(actions: Any) -> None:
     p = _action(actions, "history", _history, "Show every change, who made it, and why.")
     p.add_argument("alias", nargs="?", metavar="ALIAS", help="default: all")
     add_json(p, "print one JSON object a change")
-    p = _action(actions, "verify", _verify, "Find every decision again from the log.")
-    p.add_argument("--experiment", metavar="ID", help="one rollout alone (default: all)")
-    add_json(p, "print the result as one JSON object")
     _action(actions, "export", _export, "Print every event as a line of JSON.")
 
 
@@ -259,22 +254,6 @@ def _history(args: Namespace) -> int:
         why = f": {entry['reason']}" if entry["reason"] else ""
         print(f"{entry['at']}  {entry['actor']:<12} {entry['action']:<10} {after}{why}")
     return EXIT_OK
-
-
-def _verify(args: Namespace) -> int:
-    from coding_framework.deployment.verify import verify
-
-    found = verify(_manager(args).store, args.experiment)
-    if args.json:
-        print(json.dumps({name: getattr(found, name) for name in found.__slots__}))
-    elif found.difference is None:
-        print(
-            f"verified: {found.experiments} rollouts, {found.events} events, {found.decisions} "
-            f"decisions found again, {found.audit_rows} rows of the audit"
-        )
-    else:
-        print(f"different: {found.difference}", file=sys.stderr)
-    return EXIT_OK if found.difference is None else EXIT_HIT
 
 
 def _export(args: Namespace) -> int:

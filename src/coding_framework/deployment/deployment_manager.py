@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -81,7 +80,7 @@ class DeploymentManager:
                 tx.set_evaluation(version, str(told))
             tx.add_audit(
                 actor, "register", before=None, after={"version": version}, reason="",
-                evidence={"digest": spec.digest, "evaluation_sha256": _digest(told)},
+                evidence={"digest": spec.digest},
             )  # fmt: skip
         return self.store.version(version)
 
@@ -223,7 +222,3 @@ class DeploymentManager:
                 "--evaluation RUN` adds one, or start with --without-evaluation"
             )
         return [SampleRecord.model_validate(sample) for sample in json.loads(told)]
-
-
-def _digest(text: str | None) -> str | None:
-    return None if text is None else hashlib.sha256(text.encode()).hexdigest()

@@ -1,13 +1,12 @@
 """`ABTestManager`: experiments in the deployment database, moved by people and by their own log.
 
 Every move is one transaction: compare-and-set on the state, the `transition` event, the row of the
-audit chain. A move of the controller's is the decision of `Rollout` over the log up to the event
-before the transition, so that `verify` can find it again.
+audit. A move of the controller's is the decision of `Rollout` over the log up to the event before
+the transition.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 import threading
@@ -95,22 +94,17 @@ class ABTestManager:
                 f"{config.incumbent.version}: start the rollout from that version"
             )
         config = self._completed(config)
-        text = config.model_dump_json()
         row = ExperimentRow(
-            id=f"exp-{uuid.uuid4().hex[:12]}", alias=config.alias, config=text,
-            config_sha256=hashlib.sha256(text.encode()).hexdigest(),
+            id=f"exp-{uuid.uuid4().hex[:12]}", alias=config.alias, config=config.model_dump_json(),
             salt_enrol=secrets.token_hex(16), salt_arm=secrets.token_hex(16), state="DRAFT",
             resume_state=None, step=0, enrolment=0.0, generation=0, reason=None,
             created_us=self.store.now_us(), ended_us=None,
         )  # fmt: skip
         with self.store.transaction() as tx:
             tx.add_experiment(row)
-            body = canonical({"config": text})
-            tx.add_event(f"{row.id}:config", "config", body, experiment=row.id)
             tx.add_audit(
-                actor, "create", before=None, after={"state": "DRAFT"}, reason="",
+                actor, "create", before=None, after={"state": "DRAFT"}, reason="", evidence={},
                 experiment=row.id,
-                evidence={"config_sha256": row.config_sha256, "salts_sha256": row.salts_sha256},
             )  # fmt: skip
         return row
 
@@ -324,13 +318,14 @@ class ABTestManager:
             "reason_before": row.reason, "evidence": decision.evidence,
             "generation": moved.generation,
         }  # fmt: skip
-        event = f"{row.id}:t{moved.generation}"
-        tx.add_event(event, "transition", canonical(body), experiment=row.id)
+        tx.add_event(
+            f"{row.id}:t{moved.generation}", "transition", canonical(body), experiment=row.id
+        )
         tx.add_audit(
             actor, action, experiment=row.id, reason=decision.reason,
             before={"state": row.state, "step": row.step, "incumbent": endpoint.incumbent},
             after={"state": to, "step": step, "incumbent": incumbent or endpoint.incumbent},
-            evidence={**decision.evidence, "event": event},
+            evidence=decision.evidence,
         )  # fmt: skip
         return moved
 

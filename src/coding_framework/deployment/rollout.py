@@ -7,7 +7,6 @@ and decisions, to the bit. It never reads a clock.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections import deque
@@ -109,7 +108,6 @@ class Rollout:
         self.state, self.step, self.resume_state, self.entered_us = "DRAFT", 0, "", 0
         self.started_us = 0
         self.newest_outcome_us = 0
-        self.log_sha256 = ""
         self.counts = Counts()
         self.effects = {m.name: Effect() for m in self.means}
         self.pairs = Effect()
@@ -139,7 +137,6 @@ class Rollout:
         """Take in the next event of the log."""
         self.advance(event.ts_us)
         self.seq = event.seq
-        self._digest(event)
         if event.kind == "exposure":
             self._exposure(event)
         elif event.kind == "outcome":
@@ -166,10 +163,6 @@ class Rollout:
                 break
             found.append(request)
         return found
-
-    def _digest(self, event: Event) -> None:
-        content = "|".join(map(str, (self.log_sha256, *event)))
-        self.log_sha256 = hashlib.sha256(content.encode()).hexdigest()
 
     def _exposure(self, event: Event) -> None:
         key, candidate = event.unit or b"", event.variant == "candidate"
@@ -361,12 +354,6 @@ class Rollout:
 
     def decision(self) -> Decision | None:
         """What the log demands now; None: nothing."""
-        found = self._demand()
-        if found is None:
-            return None
-        return found._replace(evidence={**found.evidence, "log_sha256": self.log_sha256})
-
-    def _demand(self) -> Decision | None:
         if self.state in (*FINAL, "DRAFT", "GATED"):
             return None
         if self.alarm is not None:

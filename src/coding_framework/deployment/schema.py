@@ -31,13 +31,11 @@ CREATE TABLE audit(seq INTEGER PRIMARY KEY, ts_us INTEGER NOT NULL, actor TEXT N
   action TEXT NOT NULL, experiment TEXT, before TEXT NOT NULL, after TEXT NOT NULL,
   reason TEXT NOT NULL, evidence TEXT NOT NULL, prev_sha256 TEXT NOT NULL, sha256 TEXT NOT NULL);
 """
-"""checkpoint and look have no use any more; so has `backend` below."""
 
 _SECOND = """
 CREATE TABLE archive(experiment TEXT PRIMARY KEY, path TEXT NOT NULL, sha256 TEXT NOT NULL,
   events INTEGER NOT NULL);
 """
-"""Where the events of an ended experiment went; they come back (`store`)."""
 
 _THIRD = """
 CREATE TABLE backend(name TEXT PRIMARY KEY, config TEXT NOT NULL, created_us INTEGER NOT NULL);
@@ -48,5 +46,15 @@ CREATE INDEX event_by_unit ON event(experiment, unit, seq) WHERE kind='exposure'
 DELETE FROM checkpoint;
 """
 
-MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
+_FIFTH = """
+DROP TABLE checkpoint;
+DROP TABLE look;
+DROP TABLE archive;
+DROP TABLE backend;
+ALTER TABLE audit DROP COLUMN prev_sha256;
+ALTER TABLE audit DROP COLUMN sha256;
+ALTER TABLE experiment DROP COLUMN config_sha256;
+"""
+
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 """Number N brings a database from version N to N + 1. Never edit one that was released: add one."""

@@ -1,15 +1,13 @@
 """The deployment database: one SQLite file in WAL mode, for the processes of one host.
 
 Events are only ever appended; endpoints and experiments change by compare-and-set, and each change
-leaves a row of the audit chain in the same transaction. All SQL stands here. Every failure of the
+leaves a row of the audit in the same transaction. All SQL stands here. Every failure of the
 database is a `StorageError` that says what to do.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gzip
-import hashlib
 import json
 import os
 import sqlite3
@@ -23,10 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from coding_framework.deployment.schema import MIGRATIONS
-from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.errors import UsageError
 from coding_framework.store import databases
 from coding_framework.store.databases import StorageError
-from coding_framework.store.events import log
 
 R = TypeVar("R")
 
@@ -35,7 +32,6 @@ ACTIVE = ("GATED", "SHADOW", "RAMPING", "HOLDING", "PAUSED")
 SERVING = ("RAMPING", "HOLDING")
 """States in which units are enrolled."""
 FINAL = ("PROMOTED", "ROLLED_BACK", "STOPPED")
-_NO_CHAIN = "0" * 64
 
 
 class ConflictError(UsageError):
@@ -64,7 +60,6 @@ class ExperimentRow:
     id: str
     alias: str
     config: str
-    config_sha256: str
     salt_enrol: str
     salt_arm: str
     state: str
@@ -75,11 +70,6 @@ class ExperimentRow:
     reason: str | None
     created_us: int
     ended_us: int | None
-
-    @property
-    def salts_sha256(self) -> str:
-        """Of what deals the units."""
-        return hashlib.sha256(f"{self.salt_enrol}/{self.salt_arm}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +95,7 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One link of the chain; before, after and evidence are JSON."""
+    """One change, who made it and why; before, after and evidence are JSON."""
 
     seq: int
     ts_us: int
@@ -116,14 +106,6 @@ class AuditRow:
     after: str
     reason: str
     evidence: str
-    prev_sha256: str
-    sha256: str
-
-    def digest(self) -> str:
-        """What `sha256` must be."""
-        content = asdict(self)
-        del content["sha256"]
-        return hashlib.sha256(canonical(content).encode()).hexdigest()
 
 
 def canonical(value: Any) -> str:
@@ -318,17 +300,13 @@ class Transaction(Rows):
         reason: str,
         evidence: Any,
         experiment: str | None = None,
-    ) -> AuditRow:
-        """Append a link to the chain."""
-        newest = self._fetched("SELECT seq, sha256 FROM audit ORDER BY seq DESC LIMIT 1")
-        last = newest[0] if newest else (0, _NO_CHAIN)
-        row = AuditRow(
-            seq=last[0] + 1, ts_us=self.now_us, actor=actor, action=action, experiment=experiment,
-            before=canonical(before), after=canonical(after), reason=reason,
-            evidence=canonical(evidence), prev_sha256=last[1], sha256="",
-        )  # fmt: skip
-        self._insert("audit", asdict(row) | {"sha256": row.digest()})
-        return row
+    ) -> None:
+        """Write down a change."""
+        self._insert("audit", {
+            "ts_us": self.now_us, "actor": actor, "action": action, "experiment": experiment,
+            "before": canonical(before), "after": canonical(after), "reason": reason,
+            "evidence": canonical(evidence),
+        })  # fmt: skip
 
     def _insert(self, table: str, values: dict[str, Any]) -> None:
         names, marks = ", ".join(values), ",".join("?" * len(values))
@@ -368,7 +346,6 @@ class DeploymentStore(Rows):
                 databases.require_whole(self._db, _damaged(path))
             if not read_only:
                 databases.migrate(self._db, MIGRATIONS)
-                _take_back(self._db, path.parent)
             databases.require_version(
                 self._db, path, len(MIGRATIONS),
                 update=f"`cuda-rl deploy status --database {path}` brings it up to date",
@@ -482,46 +459,6 @@ def _opened_to_read(path: Path) -> sqlite3.Connection:
 
 def _since_start_us() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
-
-
-def _take_back(db: sqlite3.Connection, folder: Path) -> None:
-    """Versions before 0.2 moved the events of ended experiments into files: they come back. A file
-    that is gone, or was changed, is told and left."""
-    archives = db.execute("SELECT experiment, path, sha256 FROM archive").fetchall()
-    for experiment, name, sha256 in archives:
-        try:
-            rows = _archived(folder / name, sha256)
-        except InfrastructureError as e:
-            log.warning("archive_left", experiment=experiment, said=str(e))
-            continue
-        with databases.writing(db):
-            db.executemany(
-                f"INSERT OR IGNORE INTO event({_columns(Event)}, boot)"
-                " VALUES(?,?,?,?,?,?,?,?,?,'')",
-                rows,
-            )
-            db.execute("DELETE FROM archive WHERE experiment=?", (experiment,))
-
-
-def _archived(path: Path, sha256: str) -> list[list[Any]]:
-    """The fields of each event. Raises InfrastructureError where the file is not as it was
-    written."""
-    try:
-        content = path.read_bytes()
-    except OSError as e:
-        raise InfrastructureError(
-            f"the archive {path} cannot be read ({e.strerror}): put it back beside the database"
-        ) from e
-    if hashlib.sha256(content).hexdigest() != sha256:
-        raise InfrastructureError(
-            f"the archive {path} was changed after it was written: restore it"
-        )
-    lines = gzip.decompress(content).decode().splitlines()
-    return [[_field(field) for field in json.loads(line)] for line in lines]
-
-
-def _field(field: Any) -> Any:
-    return bytes.fromhex(field["hex"]) if isinstance(field, dict) else field
 
 
 def _damaged(path: Path) -> str:

@@ -62,7 +62,6 @@ def test_a_rollout_from_registration_to_rollback_and_its_history(
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     actions = [line["action"] for line in lines]
     assert actions == ["deploy", "create", "gate", "start", "pause", "resume", "rollback"]
-    assert deploy("verify") == 0
 
 
 def test_after_a_promotion_one_command_puts_the_previous_version_back(
@@ -75,7 +74,6 @@ def test_after_a_promotion_one_command_puts_the_previous_version_back(
     assert deploy("promote", "kernels", "--reason", "now", "--force") == 0
     assert deploy("rollback", "kernels", "--reason", "slow") == 0
     assert "kernels stands for v1" in capsys.readouterr().out
-    assert deploy("verify") == 0
 
 
 def samples(solved: int) -> str:
@@ -114,7 +112,6 @@ def test_a_candidate_that_is_worse_in_its_evaluation_is_not_tried_on_users(
         (("register", "v3"), "--model is missing"),
         (("pause", "kernels", "--reason", "x"), "has no active rollout"),
         (("rollback", "kernels", "--reason", "x"), "no previous version"),
-        (("verify", "--experiment", "none"), "there is no experiment 'none'"),
         (("stop", "kernels", "--reason", " "), "is empty: say why"),
         (("status", "--database", "."), "is a folder"),
     ],
@@ -128,7 +125,6 @@ def test_each_mistake_is_one_sentence_and_changes_nothing(
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
-    assert deploy("verify") == 0
 
 
 def test_steps_and_metrics_come_from_a_file(
@@ -141,22 +137,6 @@ def test_steps_and_metrics_come_from_a_file(
     settings = ("--config", "rollout.yaml", "--without-evaluation")
     assert deploy("start", "kernels", "v2", "--reason", "a test", *settings) == 0
     assert "HOLDING, 300 units" in capsys.readouterr().out
-
-
-def test_verify_says_the_first_difference_and_ends_with_1(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    prepared()
-    assert started("--without-evaluation", shadow_units=0) == 0
-    store = DeploymentStore(folder / "deployment" / "deployment.sqlite")
-    with store.transaction() as tx:
-        tx.move_endpoint(tx.endpoint("kernels"), "v2")
-    assert deploy("verify") == 1
-    assert "kernels stands for v2" in capsys.readouterr().err
-    with store.transaction() as tx:
-        tx.move_experiment(store.experiments()[0], state="HOLDING")
-    assert deploy("verify") == 1
-    assert "is HOLDING at step 0, and by its log RAMPING" in capsys.readouterr().err
 
 
 def test_a_version_is_named_once(folder: Path) -> None:

@@ -15,8 +15,8 @@ from coding_framework.deployment.live_traffic import LiveTraffic, server_secret
 from coding_framework.deployment.manager import ABTestManager
 from coding_framework.deployment.outcomes import Outcome
 from coding_framework.deployment.store import DeploymentStore
-from coding_framework.deployment.verify import verify
 from coding_framework.store.databases import StorageError
+from support.replayed import replayed
 from support.rollouts import ERROR, GOOD, RampStep, config, prepared
 
 pytestmark = pytest.mark.unit
@@ -100,7 +100,7 @@ def test_a_decision_reaches_the_servers_and_the_candidate_serves_nobody(
     store = DeploymentStore(database)
     assert store.experiment(experiment).state == "ROLLED_BACK"
     assert {served(traffic, f"after {n}") for n in range(20)} == {"old"}
-    assert verify(store).difference is None
+    assert replayed(store).difference is None
     controller.close()
 
 
@@ -135,7 +135,7 @@ def test_where_the_database_fails_the_incumbent_serves_and_the_rollout_pauses(
     assert (row.state, row.reason) == ("PAUSED", "storage")
     assert any(event.id == "open:o" for event in store.events(experiment))
     assert served(traffic, unfinished) == "old"
-    assert verify(store).difference is None
+    assert replayed(store).difference is None
     traffic.close()
 
 

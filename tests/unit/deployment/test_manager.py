@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import json
 import os
 import signal
@@ -13,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from coding_framework.deployment.ab_testing import Metric, RampStep
-from coding_framework.deployment.manager import ABTestManager
+from coding_framework.deployment.manager import ABTestManager, expose
 from coding_framework.deployment.outcomes import Outcome
 from coding_framework.deployment.rollout import Rollout
 from coding_framework.deployment.store import ConflictError, DeploymentStore
-from coding_framework.deployment.verify import verify
 from coding_framework.errors import UsageError
-from support.rollouts import ERROR, GOOD, Deployment, config, ended, exposed
+from support.replayed import replayed
+from support.rollouts import ERROR, GOOD, Clock, Deployment, config, ended, exposed
 
 pytestmark = pytest.mark.unit
 
@@ -30,7 +28,7 @@ def deployed(tmp_path: Path) -> Deployment:
 
 
 def verified(deployed: Deployment) -> None:
-    assert verify(deployed.store).difference is None
+    assert replayed(deployed.store).difference is None
 
 
 def test_a_rollout_ramps_when_time_units_and_fresh_outcomes_are_there(deployed: Deployment) -> None:
@@ -261,37 +259,6 @@ def test_a_new_process_finds_the_same_numbers(deployed: Deployment) -> None:
     assert fresh.observe(deployed.id) == deployed.manager.observe(deployed.id)
 
 
-def tampered(deployed: Deployment, statement: str) -> str:
-    """What `verify` says after somebody changed the file behind its back."""
-    deployed.units(40, candidate=ERROR)
-    assert deployed.act() == "ROLLED_BACK"
-    with sqlite3.connect(deployed.path) as db:
-        db.execute("DROP TRIGGER event_fixed")
-        db.execute("DROP TRIGGER event_kept")
-        assert db.execute(statement).rowcount >= 1
-    db.close()
-    return verify(deployed.store).difference or ""
-
-
-@pytest.mark.parametrize(
-    ("statement", "said"),
-    [
-        ("UPDATE event SET body=replace(body, 'error', 'verified') WHERE id='r2:o'", "evidence"),
-        ("DELETE FROM event WHERE id='r2:o'", "evidence"),
-        ("UPDATE event SET variant='incumbent' WHERE id='r4:e'", "evidence"),
-        ("UPDATE audit SET reason='a better one'", "changed after"),
-        ("DELETE FROM audit WHERE seq=2", "does not follow"),
-        ("UPDATE experiment SET state='PROMOTED'", "by its log"),
-        ("UPDATE experiment SET config=replace(config, '0.05', '0.5')", "config"),
-        ("UPDATE endpoint SET incumbent='new'", "by the audit"),
-    ],
-)
-def test_verify_finds_what_was_changed_by_hand(
-    deployed: Deployment, statement: str, said: str
-) -> None:
-    assert said in tampered(deployed, statement)
-
-
 def test_events_cannot_be_changed_or_deleted(deployed: Deployment) -> None:
     deployed.request(True)
     with sqlite3.connect(deployed.path) as db:
@@ -331,7 +298,7 @@ def test_requests_of_processes_that_were_all_killed_are_lost(deployed: Deploymen
     verified(deployed)
 
 
-# --- what callers say, the world, archives --------------------------------------------------------
+# --- what callers say, the world, a database of before --------------------------------------------
 
 ADOPTED = Metric(name="adopted", kind="signal", type="bounded_mean")
 COMPLAINT = Metric(name="complaint", kind="guardrail", type="bad_event")
@@ -393,32 +360,6 @@ def test_a_rollout_pauses_where_its_alias_stands_for_another_version(deployed: D
     assert paused.reason == "config_changed: kernels stands for new by now"
 
 
-def test_events_that_lie_in_an_archive_of_before_come_back(deployed: Deployment) -> None:
-    deployed.units(40, candidate=ERROR)
-    assert deployed.act() == "ROLLED_BACK"
-    before = deployed.manager.evaluate(deployed.id)
-    events = list(deployed.store.events(deployed.id))
-    deployed.store.close()
-    lines = [[{"hex": f.hex()} if isinstance(f, bytes) else f for f in e] for e in events]
-    content = gzip.compress("".join(f"{json.dumps(line)}\n" for line in lines).encode())
-    archive = deployed.path.with_name("archived")
-    with sqlite3.connect(deployed.path) as db:
-        db.execute("DROP TRIGGER event_kept")
-        db.execute("DELETE FROM event WHERE experiment=?", (deployed.id,))
-        sha256 = hashlib.sha256(content).hexdigest()
-        row = (deployed.id, archive.name, sha256, len(events))
-        db.execute("INSERT INTO archive VALUES(?,?,?,?)", row)
-    db.close()
-    gone = DeploymentStore(deployed.path, clock=deployed.clock)  # its file is not there
-    assert list(gone.events(deployed.id)) == []
-    gone.close()
-    archive.write_bytes(content)
-    again = ABTestManager(DeploymentStore(deployed.path, clock=deployed.clock))
-    assert list(again.store.events(deployed.id)) == events
-    assert again.evaluate(deployed.id).numbers == before.numbers
-    assert verify(again.store).difference is None
-
-
 def test_an_observer_does_not_close_a_window_before_an_event_that_is_being_written(
     deployed: Deployment,
 ) -> None:
@@ -440,3 +381,30 @@ def test_an_observer_does_not_close_a_window_before_an_event_that_is_being_writt
         fresh.read(event)
     fresh.advance(deployed.clock.now_us)
     assert effect == fresh.effects["utility"]
+
+
+def test_a_database_of_before_opens_and_its_rollout_goes_on(tmp_path: Path) -> None:
+    """As version 4 of the tables left it: one rollout is over, one runs with a request open."""
+    path = tmp_path / "d.sqlite"
+    with sqlite3.connect(path) as db:
+        db.executescript((Path(__file__).parent / "golden" / "database_4.sql").read_text())
+    db.close()
+    clock = Clock()
+    clock.pass_(60)
+    manager = ABTestManager(DeploymentStore(path, clock=clock))
+    over, running = manager.store.experiments()
+    assert (over.state, over.reason) == ("ROLLED_BACK", "error: too often")
+    assert manager.evaluate(over.id).numbers["bad"]["error"]["of_candidate"] == 20
+    counts = manager.evaluate(running.id).numbers["counts"]
+    assert (counts["closed"], counts["exposures"]) == ([6, 6], [6, 7])
+    assert len(manager.store.audit()) == 8
+    assert ended(manager.store, "r53", GOOD)
+    with manager.store.transaction() as tx:
+        for n in range(48):
+            variant = "candidate" if n % 2 else "incumbent"
+            assert expose(tx, running.id, str(n).encode(), variant, f"new {n}")
+            assert tx.add_outcome(f"new {n}", GOOD.model_dump_json())
+    clock.pass_(6)
+    moved = manager.act(running.id)
+    assert moved is not None
+    assert (moved.state, moved.reason) == ("STOPPED", "inconclusive at the horizon")
