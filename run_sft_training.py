@@ -28,7 +28,7 @@ from coding_framework.commands.flags import add_flags, add_switch, script_parser
 from coding_framework.errors import UsageError, first_complaint
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 from coding_framework.run import quickstart
-from coding_framework.run.model_folder import EvaluationSettings, fine_tune
+from coding_framework.run.model_folder import fine_tune
 from coding_framework.run.recipe import Recipe
 from coding_framework.training.recipes import (
     RecipeFile,
@@ -67,26 +67,24 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return given
 
 
-def evaluation_settings(
-    sandbox: str | None, recipe: RecipeFile, config: SFTConfig
-) -> EvaluationSettings:
+def evaluation_recipe(sandbox: str | None, recipe: RecipeFile, config: SFTConfig) -> Recipe:
     """How held-out tasks are answered and judged: as in a whole run. Raises UsageError."""
     base = quickstart.FULL if on_cpu(config.device) else Recipe()
     changes = {**recipe.run, "device": "cpu" if on_cpu(config.device) else "cuda"}
     if sandbox is not None:
         changes["sandbox"] = sandbox
     try:
-        return Recipe.model_validate({**base.model_dump(), **changes}).evaluation
+        return Recipe.model_validate({**base.model_dump(), **changes})
     except ValidationError as e:
         raise UsageError(first_complaint(e)) from e
 
 
-def run(config: SFTConfig, task_scope: Any, settings: EvaluationSettings) -> SFTResult:
+def run(config: SFTConfig, task_scope: Any, recipe: Recipe) -> SFTResult:
     """Examples, training, result."""
     from coding_framework.agents.models import resolve_model
 
     base = resolve_model(config.base_model)  # first: an unknown model is said at once
-    return fine_tune(config, task_scope, settings, resolve=lambda _: base)
+    return fine_tune(config, task_scope, recipe.evaluation, recipe.judging, resolve=lambda _: base)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -105,11 +103,11 @@ def train(arguments: list[str] | None) -> int:
         print("SFT accepts this configuration; nothing was started")
         return 0
     require_gpus(config.device, config.num_gpus)
-    settings = evaluation_settings(sandbox, recipe, config)
+    held_out = evaluation_recipe(sandbox, recipe, config)
     configure_logging(Path(config.output_dir) / "log.jsonl")
     quiet_libraries()
     print(config.model_dump_json(indent=2), file=sys.stderr)
-    print(run(config, scope, settings).model_dump_json(indent=2))
+    print(run(config, scope, held_out).model_dump_json(indent=2))
     return 0
 
 

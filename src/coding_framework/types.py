@@ -932,7 +932,7 @@ class HeldOutScore(Record):
 class EvaluateFn(Protocol):
     """The evaluation as a callable: how training/ evaluates without importing evaluation/."""
 
-    async def __call__(self, model: Path, adapter: Path, label: str) -> HeldOutScore:
+    def __call__(self, model: Path, adapter: Path, label: str) -> HeldOutScore:
         """Judge the answers to held-out tasks of the model in a folder with an adapter on it.
         `label` names the conversations. Raises InfrastructureError on a fault of ours."""
         ...

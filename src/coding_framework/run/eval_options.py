@@ -12,6 +12,7 @@ from coding_framework.errors import UsageError
 from coding_framework.types import (
     BaselineName,
     Config,
+    DeviceChoice,
     DTypeName,
     PromptVersion,
     RulesName,
@@ -68,6 +69,8 @@ class EvalOptions(AskingOptions):
     it names the prompts, and what the weights were trained on."""
     dtype: DTypeName = "auto"
     """Of a model that answers here: auto takes bfloat16 where the hardware computes in it."""
+    device: DeviceChoice = "auto"
+    """Where a model that answers here runs; auto takes a GPU where there is one."""
     tokenizer: str | None = None
     """Folder with the tokenizer of the server's model. Default: four characters count as one token
     of a prompt."""
@@ -85,8 +88,12 @@ class EvalOptions(AskingOptions):
     counted."""
     redraw_temperature: float | None = Field(default=None, ge=0.0)
     """Temperature of an answer that is drawn again. Default: as the others."""
+    optimizer_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens of an answer after the first. Default: as the first."""
     stop_when_correct: bool = False
     """End a conversation with its first correct kernel."""
+    stop_without_code: bool = False
+    """End a conversation with its first answer without code."""
     seed: int = Field(default=0, ge=0)
     """Seed of the tasks that are drawn and of the sampling."""
     task_scope: TaskScope = "starter"

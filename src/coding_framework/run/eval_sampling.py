@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from coding_framework.evaluation.eval_run import EvalRun
-from coding_framework.evaluation.evaluate import run_limited
 from coding_framework.evaluation.samples import SampleRecord, sample_record
 from coding_framework.evaluation.suites import EvalSuite, SuiteTask
 from coding_framework.monitoring.progress import Progress
@@ -23,6 +26,8 @@ from coding_framework.orchestration.turn import (
 )
 from coding_framework.types import BaselineName, CUDAConversationState, JudgeFn, Role
 
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 FIRST_CORRECT = 0.01
 """A correct turn is worth more than this under every preset."""
 JUDGE_PAUSES_S = (1.0, 5.0, 25.0)
@@ -54,6 +59,7 @@ class Sampling:
     reward: RewardFn
     turns: int = 1
     stop_when_correct: bool = False
+    stop_without_code: bool = False
     baseline: BaselineName = "eager"
     judge_pauses_s: tuple[float, ...] = JUDGE_PAUSES_S
 
@@ -63,6 +69,7 @@ class Sampling:
         config = ConversationConfig(
             max_turns=self.turns,
             stop_reward=FIRST_CORRECT if self.stop_when_correct else None,
+            stop_without_code=self.stop_without_code,
             judge_pauses_s=self.judge_pauses_s,
         )
         state = await run_conversation(
@@ -145,3 +152,35 @@ async def ask_all(sampling: Sampling, wanted: Sequence[Wanted], concurrency: int
             progress.advance()
 
         await run_limited({each.name: partial(one, each) for each in wanted}, concurrency)
+
+
+async def run_limited(
+    work: Mapping[K, Callable[[], Awaitable[T]]],
+    concurrency: int,
+    begin_within_s: float | None = None,
+) -> dict[K, T]:
+    """What each piece of work gives, so many at once, begun in their order. Those that have not
+    begun within the time are not in the result; those that have begun go on to their end, for to
+    cut them off would leave out the long ones. The first error ends them all and is raised."""
+    limit = asyncio.Semaphore(concurrency)
+    last_begin = time.monotonic() + (math.inf if begin_within_s is None else begin_within_s)
+    done: dict[K, T] = {}
+
+    async def one(key: K, start: Callable[[], Awaitable[T]]) -> None:
+        async with limit:
+            if time.monotonic() <= last_begin:
+                done[key] = await start()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for key, start in work.items():
+                group.create_task(one(key, start))
+    except BaseExceptionGroup as errors:
+        raise _first(errors) from errors
+    return done
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error of a group: one failed policy fails many conversations the same way."""
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -88,9 +88,11 @@ def _asked(
     card = check_card(weights, prompts) if weights is not None else None
     tokens = options.answer_tokens(prompts, card.answer_tokens if card is not None else None)
     wanted_limit = options.prompt_tokens(tokens)
-    policies, digest = _policies(model, options, stack, wanted_limit + tokens)
+    later_tokens = options.optimizer_tokens or tokens
+    longest = max(tokens, later_tokens)
+    policies, digest = _policies(model, options, stack, wanted_limit + longest)
     generator, optimizer = policies[Role.GENERATOR], policies[Role.OPTIMIZER]
-    limit = prompt_limit(generator, wanted_limit, tokens)
+    limit = prompt_limit(generator, wanted_limit, longest)
     budget = PromptBudget(limit, _counter(generator, options))
     sampling = SamplingParams(
         max_new_tokens=tokens,
@@ -107,6 +109,7 @@ def _asked(
                     generator,
                     own,
                     optimizer=optimizer,
+                    optimizer_sampling=own.model_copy(update={"max_new_tokens": later_tokens}),
                     budget=budget,
                     prompts=prompts,
                     redraws=options.redraws,
@@ -150,7 +153,12 @@ def _policies(
     has_roles = local.is_dir() and not is_model(local)
     folder = local if has_roles else resolve_model(str(local) if local.is_dir() else model)
     policies = make_policies(
-        folder, stack, dtype=options.dtype, adapter=adapter, max_context=context
+        folder,
+        stack,
+        device=None if options.device == "auto" else options.device,
+        dtype=options.dtype,
+        adapter=adapter,
+        max_context=context,
     )
     return policies, _digest(folder, adapter)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from coding_framework.cuda.expected.rules import RULES
 from coding_framework.cuda.protocol import PROTOCOL
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.answers import matched, read_answers
-from coding_framework.evaluation.compare import compare_runs
+from coding_framework.evaluation.compare import Comparison, compare_runs
 from coding_framework.evaluation.eval_report import write_eval_report
 from coding_framework.evaluation.eval_run import EvalIdentity, EvalRun
 from coding_framework.evaluation.gates import Gate, check_gates, parse_gates
@@ -44,6 +44,7 @@ from coding_framework.run.eval_speakers import Speaker, speaker_of, weights_of
 from coding_framework.store.folder import EvalFolder
 from coding_framework.store.lines import parsed_lines
 from coding_framework.store.model_card import card_of
+from coding_framework.store.run_status import parent_of
 from coding_framework.types import TIMED, BaselineName, Record, Task
 from coding_framework.wiring import JudgeSettings, make_judge, make_ray_judge, make_reward
 
@@ -56,14 +57,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EvalPlan:
-    """What will be asked and judged. Maker: `plan_evaluation`, which loads no model."""
+    """What will be asked and judged. Makers: `plan_evaluation`, which loads no model, and the
+    stages of training."""
 
     suites: tuple[EvalSuite, ...]
-    gates: tuple[Gate, ...]
-    before: Sequence[SampleRecord] | None
+    gates: tuple[Gate, ...] = ()
+    before: Sequence[SampleRecord] | None = None
     """Records of the run that this one is compared with."""
-    leak: Mapping[str, str]
-    unanswered: Mapping[str, tuple[str, ...]]
+    leak: Mapping[str, str] = field(default_factory=dict)
+    unanswered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def run_evaluation(
@@ -89,6 +91,7 @@ def run_evaluation(
             reward=make_reward(),
             turns=options.turns,
             stop_when_correct=options.stop_when_correct,
+            stop_without_code=options.stop_without_code,
             baseline=options.baseline,
         )
         if options.ask_only:
@@ -184,7 +187,8 @@ def _judge(
     how: dict[str, Any] = {"time_naive": options.baseline == "naive", "rules": options.rules}
     if options.ray is not None:
         return make_ray_judge(judging, options.ray, **how)
-    return make_judge(**judging.model_dump(), run_folder=options.output_dir, **how)
+    whole = parent_of(options.output_dir)  # of a stage, whose run is told what its judge does
+    return make_judge(**judging.model_dump(), run_folder=options.output_dir, told_in=whole, **how)
 
 
 def _identity(
@@ -198,6 +202,10 @@ def _identity(
             "max_prompt_tokens": speaker.prompt_tokens,
             **options.model_dump(include={"top_p", "stop_when_correct"}),
         }
+        if options.optimizer_tokens is not None:
+            sampling["optimizer_tokens"] = options.optimizer_tokens
+        if options.stop_without_code:
+            sampling["stop_without_code"] = True
         if options.redraws:
             sampling["redraws"] = options.redraws
             if options.redraw_temperature is not None:
@@ -231,7 +239,7 @@ def _finish(
     complete = len(found) == asked
     compared = None
     if plan.before is not None:
-        compared = compare_runs(plan.before, records, options.thresholds)
+        compared = _compared(plan.before, records, options)
     outcome = summarize_run(
         identity,
         plan.suites,
@@ -245,14 +253,26 @@ def _finish(
     )
     held = check_gates(plan.gates, lambda gate: number_of(gate, outcome), complete=complete)
     outcome = outcome.model_copy(update={"gates": tuple(held)})
-    write_evaluation(options.output_dir, outcome, found)
+    _write(options.output_dir, outcome, found)
     _tell_wandb(outcome, records, options)
     if options.kernelbench_out is not None:
         write_kernelbench_run(options.kernelbench_out, plan.suites, found, options.hardware)
     return outcome
 
 
-def write_evaluation(folder: Path, outcome: EvalOutcome, found: Sequence[Sample]) -> None:
+def _compared(
+    before: Sequence[SampleRecord], records: Sequence[SampleRecord], options: EvalOptions
+) -> Comparison | None:
+    """None where two stages of a training cannot be compared: one of them has no verdict."""
+    try:
+        return compare_runs(before, records, options.thresholds)
+    except UsageError:
+        if options.compare is not None:
+            raise
+        return None
+
+
+def _write(folder: Path, outcome: EvalOutcome, found: Sequence[Sample]) -> None:
     """The files that are derived from an evaluation's samples, and its report."""
     files = EvalFolder(folder)
     states, records = [state for state, _ in found], [record for _, record in found]

@@ -8,154 +8,76 @@ a callable, for it may not import it.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
-from coding_framework.agents.prompts import PROMPT_VERSION
-from coding_framework.evaluation.eval_run import EvalIdentity, EvalRun
-from coding_framework.evaluation.evaluate import Evaluation, evaluate
-from coding_framework.monitoring.progress import Progress
-from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.evaluation.leak import leak_statement
+from coding_framework.evaluation.outcome import EvalOutcome
+from coding_framework.evaluation.samples import SampleRecord
+from coding_framework.evaluation.suites import EvalSuite, SuiteTask
+from coding_framework.run.eval_options import EvalOptions
+from coding_framework.run.evaluation import EvalPlan, run_evaluation
 from coding_framework.store.events import log
-from coding_framework.store.folder import SFTFolder, states_file
-from coding_framework.store.model_card import check_card
+from coding_framework.store.folder import SFTFolder
+from coding_framework.store.model_card import card_of
 from coding_framework.types import (
-    BaselinesName,
-    CUDAConversationState,
-    DTypeName,
     EvaluateFn,
     HeldOutScore,
-    PromptVersion,
-    Record,
     Role,
-    SamplingParams,
-    SandboxName,
     Task,
     TaskScope,
     TrainingExample,
 )
-from coding_framework.wiring import (
-    make_agents,
-    make_judge,
-    make_policies,
-    make_reward,
-)
+from coding_framework.wiring import JudgeSettings
 
 if TYPE_CHECKING:
     from coding_framework.training.sft_config import SFTConfig, SFTResult
 
 
-class EvaluationSettings(Record):
-    """How a model in a folder is evaluated on tasks."""
-
-    device: str | None = None
-    """None: a GPU where there is one."""
-    dtype: DTypeName = "auto"
-    sandbox: SandboxName = "auto"
-    baselines: BaselinesName = "eager"
-    """On a GPU: which times of PyTorch the verdicts have."""
-    max_turns: int = Field(default=1, ge=1)
-    samples_per_task: int = Field(default=1, ge=1)
-    """Above 1 they are sampled (temperature 1), not greedy."""
-    concurrency: int = Field(default=48, ge=1)
-    max_prompt_tokens: int = Field(default=2048, ge=32)
-    generator_tokens: int = Field(default=1024, ge=1)
-    optimizer_tokens: int = Field(default=1024, ge=1)
-    prompts: PromptVersion = PROMPT_VERSION
-
-    @property
-    def conversation(self) -> ConversationConfig:
-        return ConversationConfig(
-            max_turns=self.max_turns, stop_reward=None, stop_without_code=True
-        )
-
-
-async def evaluate_folder(
-    label: str,
-    tasks: Sequence[Task],
-    settings: EvaluationSettings,
+def evaluate_folder(
     model: Path,
+    tasks: Sequence[Task],
+    options: EvalOptions,
+    judging: JudgeSettings,
     *,
-    adapter: Path | None = None,
-    store: Path,
-    identity: EvalIdentity | None = None,
-) -> Evaluation:
-    """Conversations of the model in a folder about tasks, with a progress line; those that `store`
-    holds are not run again. identity: answers and verdicts are kept, too, in a folder beside
-    `store`, and an evaluation of another identity is refused. Raises UsageError where the folder is
-    no model, PolicyError where the model fails."""
-    from coding_framework.agents.prompts import PromptBudget
-
-    check_card(adapter or model, settings.prompts)
-    heat = 0.0 if settings.samples_per_task == 1 else 1.0
-    sampling = SamplingParams(max_new_tokens=settings.generator_tokens, temperature=heat)
-    longer = SamplingParams(max_new_tokens=settings.optimizer_tokens, temperature=heat)
-    total = len(tasks) * settings.samples_per_task
-    with ExitStack() as stack:
-        run = None
-        if identity is not None:
-            run = stack.enter_context(EvalRun(store.with_suffix(""), identity))
-        judge = make_judge(
-            sandbox=settings.sandbox, baselines=settings.baselines, told_in=store.parent
-        )
-        stack.callback(judge.close)
-        policies = make_policies(
-            model, stack, device=settings.device, dtype=settings.dtype, adapter=adapter
-        )
-        generator, optimizer = policies[Role.GENERATOR], policies[Role.OPTIMIZER]
-        budget = PromptBudget(settings.max_prompt_tokens, generator.count)
-        progress = stack.enter_context(
-            Progress(f"  {label}", total, "conversations", at_once=settings.concurrency)
-        )
-        correct = 0
-
-        def count(state: CUDAConversationState) -> None:
-            nonlocal correct
-            correct += state.best_turn is not None
-            progress.advance(note=f"{correct} correct")
-
-        return await evaluate(
-            label,
-            tasks,
-            make_agents(
-                generator,
-                sampling,
-                optimizer=optimizer,
-                optimizer_sampling=longer,
-                budget=budget,
-                prompts=settings.prompts,
-            ),
-            judge,
-            make_reward(),
-            settings.conversation,
-            samples=settings.samples_per_task,
-            concurrency=settings.concurrency,
-            store=store,
-            run=run,
-            on_done=count,
-            on_begin=progress.begin,
-        )
+    suite_name: str = "held-out",
+    before: Sequence[SampleRecord] | None = None,
+) -> EvalOutcome:
+    """Evaluate the model in a folder as `cuda-rl eval` does, with the files and the report of that.
+    before: samples of the evaluation that it is compared with. Raises UsageError where the folder
+    is no model, PolicyError where it fails."""
+    suite = EvalSuite(
+        name=f"{suite_name}:{len(tasks)}",
+        tasks=tuple(SuiteTask(task=task) for task in tasks),
+    )
+    card = card_of(Path(options.adapter or model))
+    plan = EvalPlan((suite,), before=before, leak={suite.name: leak_statement(suite, card)})
+    outcome = run_evaluation(str(model), plan, options, judging)
+    assert outcome is not None, "the options ask for more than answers"
+    return outcome
 
 
-def make_evaluate(tasks: Sequence[Task], settings: EvaluationSettings, folder: Path) -> EvaluateFn:
-    """The evaluation that training is handed: one answer to each task, judged. The conversations
-    are left in `folder`, a file for each label."""
-    once = settings.model_copy(update={"max_turns": 1, "samples_per_task": 1, "baselines": "none"})
+def make_evaluate(
+    tasks: Sequence[Task], options: EvalOptions, judging: JudgeSettings, folder: Path
+) -> EvaluateFn:
+    """The evaluation that training is handed: one answer to each task, judged. Each label has an
+    evaluation of its own in `folder`."""
+    judging = judging.model_copy(update={"baselines": "none"})
 
-    async def score(model: Path, adapter: Path, label: str) -> HeldOutScore:
-        store = states_file(folder, label)
-        store.unlink(missing_ok=True)  # of weights that may be others
-        found = await evaluate_folder(label, tasks, once, model, adapter=adapter, store=store)
+    def score(model: Path, adapter: Path, label: str) -> HeldOutScore:
+        own = folder / label
+        shutil.rmtree(own, ignore_errors=True)  # of weights that may be others
+        changes = {"turns": 1, "samples": 1, "adapter": str(adapter), "output_dir": own}
+        found = evaluate_folder(model, tasks, options.model_copy(update=changes), judging)
+        block = found.overall.overall
         return HeldOutScore(
-            judged=found.metrics.n,
-            compiled=found.metrics.compile.count,
-            correct=found.metrics.passed.count,
-            masked=found.metrics.masked_conversations,
+            judged=block.samples,
+            compiled=block.compiled.count,
+            correct=block.statuses.get("correct", 0),
+            masked=block.masked + block.unsupported,
         )
 
     return score
@@ -164,15 +86,16 @@ def make_evaluate(tasks: Sequence[Task], settings: EvaluationSettings, folder: P
 def fine_tune(
     config: SFTConfig,
     scope: TaskScope,
-    settings: EvaluationSettings,
+    options: EvalOptions,
+    judging: JudgeSettings,
     *,
     resolve: Callable[[str], Path],
 ) -> SFTResult:
     """SFT on the examples of this machine, looked at on held-out tasks after each epoch. `resolve`
     and the errors are those of `train_sft`."""
-    settings = settings.model_copy(update={"prompts": config.prompts})  # by what is learnt
+    options = options.model_copy(update={"prompts": config.prompts})  # by what is learnt
     if config.per_role:
-        return _fine_tune_roles(config, scope, settings, resolve)
+        return _fine_tune_roles(config, scope, options, judging, resolve)
     from coding_framework.data.example_store import read_training_examples
     from coding_framework.data.examples import held_out_examples, held_out_tasks
     from coding_framework.training.sft import load_held_out, train_sft
@@ -198,7 +121,7 @@ def fine_tune(
             log.warning("fewer_held_out_tasks", wanted=config.held_out_tasks, found=len(tasks))
         if tasks:
             folder = SFTFolder(Path(config.output_dir)).evaluations
-            score = make_evaluate(tasks[: config.held_out_tasks], settings, folder)
+            score = make_evaluate(tasks[: config.held_out_tasks], options, judging, folder)
     result = train_sft(
         config, examples, resolve=resolve, extra=extra, held_out=held_out, evaluate=score
     )
@@ -240,7 +163,8 @@ def _examples(config: SFTConfig, scope: TaskScope) -> tuple[list[TrainingExample
 def _fine_tune_roles(
     config: SFTConfig,
     scope: TaskScope,
-    settings: EvaluationSettings,
+    options: EvalOptions,
+    judging: JudgeSettings,
     resolve: Callable[[str], Path],
 ) -> SFTResult:
     """An adapter for each role, trained on the examples of that role alone, in a run of its own."""
@@ -261,5 +185,5 @@ def _fine_tune_roles(
     for role, changes in counts.items():
         folder = SFTFolder(Path(config.output_dir)).roles / role.value
         own = {**config.model_dump(), **changes, "per_role": False, "output_dir": str(folder)}
-        results[role] = fine_tune(type(config)(**own), scope, settings, resolve=resolve)
+        results[role] = fine_tune(type(config)(**own), scope, options, judging, resolve=resolve)
     return join_roles(config, results)

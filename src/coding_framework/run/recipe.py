@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 from coding_framework.agents.prompts import PROMPT_VERSION
 from coding_framework.errors import UsageError, first_complaint
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
-from coding_framework.run.model_folder import EvaluationSettings
+from coding_framework.run.eval_options import EvalOptions
 from coding_framework.run.rejection_options import RejectionOptions
 from coding_framework.run.sizing import PRACTICE_EPOCHS, PRACTICE_RATE, Rates, Sizes, sized
 from coding_framework.store.folder import RunFolder
@@ -27,6 +27,7 @@ from coding_framework.types import (
     TaskPool,
     TaskScope,
 )
+from coding_framework.wiring import JudgeSettings
 
 Skipped = Literal["sft", "rl"]
 LABELS = ("base", "sft", "rft", "rl")
@@ -105,11 +106,23 @@ class Recipe(Config):
     """Conversations at once in an evaluation; on 2 cores a batch of 48 decodes fastest."""
 
     @property
-    def evaluation(self) -> EvaluationSettings:
-        """How its evaluations are run."""
-        return EvaluationSettings.model_validate(
-            self.model_dump(include=set(EvaluationSettings.model_fields))
+    def evaluation(self) -> EvalOptions:
+        """How its evaluations ask."""
+        return EvalOptions(
+            samples=self.samples_per_task,
+            turns=self.max_turns,
+            max_prompt_tokens=self.max_prompt_tokens,
+            max_new_tokens=self.generator_tokens,
+            optimizer_tokens=self.optimizer_tokens,
+            stop_without_code=True,
+            wandb=False,
+            **self.model_dump(include={"device", "dtype", "concurrency"}),
         )
+
+    @property
+    def judging(self) -> JudgeSettings:
+        """How its evaluations judge."""
+        return JudgeSettings(sandbox=self.sandbox)
 
 
 class WholeRun(Config):
@@ -285,9 +298,6 @@ class WholeRun(Config):
             "judge_args": {"sandbox": recipe.sandbox, **recipe.rl.get("judge_args", {})},
         }
         return rl_config(RecipeFile(device=recipe.device), changes)
-
-    def states_file(self, label: str) -> Path:
-        return RunFolder(self.folder).states(label)
 
     def configure_logging(self) -> None:
         """In every process of the run."""

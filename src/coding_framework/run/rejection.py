@@ -100,8 +100,7 @@ def _answer(model: str, options: RejectionOptions, judging: JudgeSettings) -> Ev
     suite = EvalSuite(name=f"{options.pool}-train", tasks=tuple(
         SuiteTask(task=task) for task in training_pool(options)
     ))  # fmt: skip
-    plan = EvalPlan(suites=(suite,), gates=(), before=None, leak={}, unanswered={})
-    return run_evaluation(model, plan, _sampling(options), judging)
+    return run_evaluation(model, EvalPlan((suite,)), _sampling(options), judging)
 
 
 def fine_tune_or_keep(

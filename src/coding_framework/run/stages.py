@@ -36,7 +36,7 @@ from coding_framework.cuda.sandbox import choose_sandbox
 from coding_framework.data.curriculum_manager import WindowRecord
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.evaluation.curriculum_curve import curriculum_curve
-from coding_framework.evaluation.metrics import StageMetrics
+from coding_framework.evaluation.metrics import StageMetrics, stage_metrics
 from coding_framework.evaluation.report import (
     ReportData,
     StageConversations,
@@ -66,6 +66,7 @@ from coding_framework.monitoring.progress import duration, set_stage
 from coding_framework.monitoring.run_watch import RunWatch
 from coding_framework.monitoring.wandb_sink import EVALUATION_PROJECT, WandbSink, wandb_wanted
 from coding_framework.paths import program, write_json_atomic
+from coding_framework.run.evaluation import read_sample_records
 from coding_framework.run.model_folder import evaluate_folder, fine_tune
 from coding_framework.run.recipe import LABELS, Recipe, WholeRun
 from coding_framework.run.sizing import (
@@ -77,20 +78,15 @@ from coding_framework.run.sizing import (
     left_s,
     tasks_in_words,
 )
-from coding_framework.run.stage_evaluation import (
-    held_out_suite,
-    leave_evaluation,
-    stage_identity,
-)
-from coding_framework.store.conversations import read_states
+from coding_framework.store.conversations import read_conversations
 from coding_framework.store.events import log
-from coding_framework.store.folder import RLFolder, RunFolder
+from coding_framework.store.folder import EvalFolder, RLFolder, RunFolder, evaluations_in
 from coding_framework.store.records import OPEN_FROM, OPEN_TO, SFTEpoch
 from coding_framework.store.stages import StageManifest, StageRecord
 from coding_framework.store.training_log import read_evidence, read_sft_records
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.types import CUDAConversationState, PromptVersion, Receipt, Task
-from coding_framework.wiring import JudgeSettings, cores
+from coding_framework.wiring import cores
 
 NOTED_LOAD = 0.2
 """Share of the processors that others take, from which on it is said."""
@@ -297,6 +293,7 @@ def _fine_tune(job: WholeRun, base_model: str) -> dict[str, Any]:
         job.sft_config(base_model),
         job.recipe.task_scope,
         job.recipe.evaluation,
+        job.recipe.judging,
         resolve=resolve_model,
     )
     return result.model_dump(mode="json")
@@ -328,21 +325,19 @@ def _chosen(run: Run, probe: Mapping[str, float]) -> dict[str, Any]:
 def _probe_folder(job: WholeRun, model: Path) -> dict[str, list[bool]]:
     """Whether each sample solved its task, in one turn each."""
     job.configure_logging()
-    recipe = job.recipe
-    settings = recipe.evaluation.model_copy(
-        update={
-            "prompts": job.taught_prompts,
-            "max_turns": 1,
-            "samples_per_task": recipe.probe_samples,
-            "baselines": "none",
-        }
-    )
-    tasks = job.probe_tasks()
-    store = job.states_file("probe")
-    found = asyncio.run(evaluate_folder("probe", tasks, settings, model, store=store))
+    tasks, folder = job.probe_tasks(), RunFolder(job.folder).evaluation("probe")
+    changes = {
+        "output_dir": folder,
+        "prompts": job.taught_prompts,
+        "turns": 1,
+        "samples": job.recipe.probe_samples,
+    }
+    options = job.recipe.evaluation.model_copy(update=changes)
+    judging = job.recipe.judging.model_copy(update={"baselines": "none"})
+    evaluate_folder(model, tasks, options, judging, suite_name="train")
     solved: dict[str, list[bool]] = {task.name: [] for task in tasks}
-    for state in found.states:
-        solved[state.task.name].append(state.best_turn is not None)
+    for record in read_sample_records(folder):
+        solved[record.task].append(record.correct)
     return solved
 
 
@@ -374,8 +369,7 @@ def _reject(job: WholeRun, model: str) -> dict[str, Any]:
     job.configure_logging()
     from coding_framework.run.rejection import fine_tune_or_keep
 
-    judging = JudgeSettings(sandbox=job.recipe.sandbox)
-    found = fine_tune_or_keep(model, job.rejection_options(), judging)
+    found = fine_tune_or_keep(model, job.rejection_options(), job.recipe.judging)
     return found.model_dump(mode="json")
 
 
@@ -495,20 +489,17 @@ def _evaluate_folder(
     job: WholeRun, label: str, model: Path, prompts: PromptVersion
 ) -> dict[str, Any]:
     job.configure_logging()
-    store = job.states_file(label)
-    settings = job.recipe.evaluation.model_copy(update={"prompts": prompts})
-    tasks = job.held_out()
-    suite = held_out_suite(tasks)
-    identity = stage_identity(suite, settings, model, job.seed)
-    result = asyncio.run(
-        evaluate_folder(label, tasks, settings, model, store=store, identity=identity)
-    )
-    folder = RunFolder(job.folder)
-    earlier = LABELS[: LABELS.index(label)]
-    leave_evaluation(
-        folder.evaluation(label), suite, identity, result.states, [*map(folder.evaluation, earlier)]
-    )
-    return {"metrics": result.metrics.model_dump(mode="json"), "judge": _judged_by(result.states)}
+    run = RunFolder(job.folder)
+    folder = EvalFolder(run.evaluation(label))
+    changes = {"output_dir": folder.root, "prompts": prompts, "seed": job.seed}
+    options = job.recipe.evaluation.model_copy(update=changes)
+    earlier = [run.evaluation(name) for name in LABELS[: LABELS.index(label)]]
+    there = [path for path in earlier if EvalFolder(path).records.exists()]
+    before = read_sample_records(there[-1]) if there else None
+    evaluate_folder(model, job.held_out(), options, job.recipe.judging, before=before)
+    states = list(read_conversations(folder.conversations))
+    metrics = stage_metrics(label, states)
+    return {"metrics": metrics.model_dump(mode="json"), "judge": _judged_by(states)}
 
 
 def _judged_by(states: Sequence[CUDAConversationState]) -> dict[str, str]:
@@ -577,15 +568,11 @@ def _rl_numbers(steps: list[Mapping[str, Any]]) -> RLNumbers:
 
 def _report(run: Run, summary: Summary, steps: list[Mapping[str, Any]]) -> ReportData:
     job = run.job
-    wanted = {  # one conversation of each task
-        label: {f"{label}/{task.name}/0": task for task in job.held_out()} for label in job.labels
-    }
+    files = evaluations_in(RunFolder(job.folder).evaluations)
     conversations = tuple(
-        StageConversations(
-            label=label,
-            states=tuple(read_states(job.states_file(label), wanted[label]).values()),
-        )
+        StageConversations(label=label, states=_first_samples(files[label]))
         for label in job.labels
+        if label in files
     )
     folder = RunFolder(job.folder)
     facts = (
@@ -619,6 +606,11 @@ def _report(run: Run, summary: Summary, steps: list[Mapping[str, Any]]) -> Repor
         curves=(*_curves(run.job.folder, steps), *_curriculum(run)),
         conversations=conversations,
     )
+
+
+def _first_samples(path: Path) -> tuple[CUDAConversationState, ...]:
+    """One conversation of each task."""
+    return tuple(s for s in read_conversations(path) if s.conversation_id.endswith("/0"))
 
 
 def _counts(job: WholeRun) -> str:

@@ -8,7 +8,7 @@ folder of its own and a step's rollouts are those of the latest attempt that rea
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
@@ -22,6 +22,7 @@ from coding_framework.store.folder import (
     RLFolder,
     RunFolder,
     SolveFolder,
+    evaluations_in,
     learnt_file,
     rollouts_file,
 )
@@ -155,17 +156,6 @@ def read_conversations(
     return parsed_lines(path, _conversation, skipped)
 
 
-def read_states(path: Path, wanted: Container[str]) -> dict[str, CUDAConversationState]:
-    """Finished conversations of an evaluation's file by id, those in `wanted`. One whose line
-    cannot be read is not there, and is run again."""
-    states = parsed_lines(path, CUDAConversationState.model_validate_json)
-    return {
-        s.conversation_id: s
-        for s in states
-        if s.conversation_id in wanted and s.end_reason is not None
-    }
-
-
 def episodes(run: Path) -> Iterator[CUDAConversationState]:
     """The conversations of a run, in the order in which they were stored.
 
@@ -199,7 +189,7 @@ def _of_folder(folder: Path) -> Iterator[CUDAConversationState]:
     samples = (RejectionFolder(folder).samples, run.rft.samples)
     of_evaluations = [EvalFolder(root).conversations for root in (folder, *samples)]
     evaluations = (run.evaluations, run.sft.evaluations)
-    of_stages = [path for root in evaluations for path in sorted(root.glob("*.jsonl"))]
+    of_stages = [path for root in evaluations for path in evaluations_in(root).values()]
     for path in (SolveFolder(folder).transcript, *of_evaluations, *of_stages):
         if path.exists():
             yield from _of_file(path)

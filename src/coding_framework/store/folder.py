@@ -1,6 +1,6 @@
 """Where everything of a run lies: the names of its files and folders stand here alone.
 
-    a whole run (`cuda-rl quickstart`)      stages.json, evaluations/LABEL.jsonl, summary.json, ...
+    a whole run (`cuda-rl quickstart`)      stages.json, evaluations/LABEL/, summary.json, ...
       sft_checkpoints/                      an SFT run: config.json, metrics.jsonl, model/, ...
       rl_checkpoints/                       an RL run: config.json, steps.jsonl, result.json, ...
         checkpoints/global_step_N/          what RL resumes from (`store.checkpoints`)
@@ -177,12 +177,8 @@ class RunFolder(_Folder):
     report = _Below("report.html")
     evaluations = _Below("evaluations")
 
-    def states(self, label: str) -> Path:
-        """The conversations of an evaluation."""
-        return states_file(self.evaluations, label)
-
     def evaluation(self, label: str) -> Path:
-        """The same evaluation as `cuda-rl eval` leaves one (`EvalFolder`)."""
+        """An evaluation, as `cuda-rl eval` leaves one (`EvalFolder`)."""
         return self.evaluations / label
 
     @property
@@ -233,9 +229,13 @@ class EvalFolder(_Folder):
     plots = _Below("plots")
 
 
-def states_file(evaluations: Path, label: str) -> Path:
-    """Where an evaluation of that label keeps its conversations."""
-    return evaluations / f"{label}.jsonl"
+def evaluations_in(folder: Path) -> dict[str, Path]:
+    """Label -> the file of its conversations, of evaluations below a folder. Runs of before 0.2
+    left them in LABEL.jsonl, beside or in place of the evaluation's own folder."""
+    own = [path for path in folder.glob("*/conversations.jsonl") if not path.parent.is_symlink()]
+    found = {path.parent.name: path for path in own}
+    found |= {path.stem: path for path in folder.glob("*.jsonl")}
+    return dict(sorted(found.items()))
 
 
 def rollouts_file(rollouts: Path, step: int) -> Path:

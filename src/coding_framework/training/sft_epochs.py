@@ -8,7 +8,6 @@ training. A failed evaluation is recorded and logged, and the training goes on.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -73,7 +72,7 @@ class EpochWatch:
         adapter = self._checkpoints / f"checkpoint-{step}"
         _free_gpu()
         try:
-            return asyncio.run(evaluate(self._base, adapter, f"epoch-{epoch:g}")), ""
+            return evaluate(self._base, adapter, f"epoch-{epoch:g}"), ""
         except Exception as e:  # a measurement: hours of training must not end with it
             fault = " ".join(f"{type(e).__name__}: {e}".split())[:300]
             log.warning("sft_evaluation_failed", epoch=epoch, fault=fault, exc_info=True)

@@ -24,6 +24,7 @@ from coding_framework.store.folder import (
     RunFolder,
     SFTFolder,
     SolveFolder,
+    evaluations_in,
 )
 from coding_framework.store.records import StepRecord
 from coding_framework.store.run_status import run_state
@@ -109,8 +110,7 @@ def newest_evaluation(run: FoundRun) -> str:
     by which it is judged. "" of other runs."""
     if run.kind != "whole run":
         return ""
-    folder = RunFolder(run.root).evaluations
-    found = [source for source in sources_of(run) if source.path.parent == folder]
+    found = [source for source in sources_of(run) if source.label.startswith("eval ")]
     return max(found, key=lambda s: s.path.stat().st_mtime).label if found else ""
 
 
@@ -223,9 +223,8 @@ def _existing(source: Source) -> Iterator[Source]:
 
 
 def _evaluations(folder: Path, prefix: str) -> Iterator[Source]:
-    for name in _files(folder):
-        if name.endswith(".jsonl"):
-            yield Source(folder / name, f"{prefix}{name.removesuffix('.jsonl')}")
+    for label, path in evaluations_in(folder).items():
+        yield from _existing(Source(path, f"{prefix}{label}"))
 
 
 def _rollouts(folder: RLFolder, label: str) -> Iterator[Source]:

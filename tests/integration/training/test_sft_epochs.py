@@ -62,7 +62,7 @@ class Evaluation:
         self.fails = {name.replace("_", "-"): error for name, error in fails.items()}
         self.asked: list[str] = []
 
-    async def __call__(self, model: Path, adapter: Path, label: str) -> HeldOutScore:
+    def __call__(self, model: Path, adapter: Path, label: str) -> HeldOutScore:
         self.asked.append(label)
         assert (model / "config.json").exists()
         assert (adapter / "adapter_model.safetensors").exists()

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from coding_framework.errors import UsageError
-from coding_framework.run.model_folder import EvaluationSettings, fine_tune
+from coding_framework.run.eval_options import EvalOptions
+from coding_framework.run.model_folder import fine_tune
 from coding_framework.run.recipe import Recipe, WholeRun
 from coding_framework.store.folder import RLFolder, base_of_adapter
 from coding_framework.training.sft_config import SFTConfig
 from coding_framework.types import Role
+from coding_framework.wiring import JudgeSettings
 from support import tiny_rl, tiny_run
 from support.tiny_run import finished, script
 
@@ -34,12 +36,12 @@ def test_two_adapters_are_made_and_trained_on(
     monkeypatch.setenv("PYTHONPATH", tiny_run.worker_path())
     model = tiny_rl.write_tiny_model(tmp_path / "model")
     config = per_role_sft(model, tmp_path / "sft")
-    made = fine_tune(config, "starter", EvaluationSettings(), resolve=Path)
+    made = fine_tune(config, "starter", EvalOptions(), JudgeSettings(), resolve=Path)
     assert made.examples == {"generator": 3, "optimizer": 2}
     adapters = [tmp_path / "sft" / role / "adapter_model.safetensors" for role in made.adapters]
     weights = [file.read_bytes() for file in adapters]
     assert weights[0] != weights[1]
-    assert fine_tune(config, "starter", EvaluationSettings(), resolve=Path) == made
+    assert fine_tune(config, "starter", EvalOptions(), JudgeSettings(), resolve=Path) == made
 
     output = tmp_path / "run"
     changes = {

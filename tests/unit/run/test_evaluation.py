@@ -22,7 +22,7 @@ def identity(baseline: str, backend: str) -> EvalIdentity:
         name="m", digest="d", prompts=None, answer_tokens=None, prompt_tokens=None, wanted=()
     )
     options = EvalOptions.model_validate({"baseline": baseline})
-    plan = EvalPlan(suites=(), gates=(), before=None, leak={}, unanswered={})
+    plan = EvalPlan(())
     return _identity(plan, speaker, options, JudgeSettings.model_validate({"backend": backend}))
 
 

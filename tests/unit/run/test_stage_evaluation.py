@@ -7,34 +7,35 @@ from pathlib import Path
 import pytest
 
 from coding_framework.errors import UsageError
-from coding_framework.evaluation.eval_run import EvalRun
+from coding_framework.evaluation.samples import sample_record
+from coding_framework.evaluation.suites import EvalSuite, SuiteTask
 from coding_framework.run.eval_folder import read_outcome, verify_folder
-from coding_framework.run.model_folder import EvaluationSettings
-from coding_framework.run.stage_evaluation import (
-    held_out_suite,
-    leave_evaluation,
-    stage_identity,
-)
+from coding_framework.run.eval_options import EvalOptions
+from coding_framework.run.eval_speakers import Speaker
+from coding_framework.run.evaluation import EvalPlan, _finish, _identity, read_sample_records
 from coding_framework.types import Status
+from coding_framework.wiring import JudgeSettings
 from support.made_conversations import make_state, make_task, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
 NAMES = [f"t{i}" for i in range(12)]
 
 
-def left(folder: Path, label: str, status: Status, earlier: list[Path]) -> Path:
-    suite = held_out_suite([make_task(name) for name in NAMES])
-    (folder / "model").mkdir(exist_ok=True)
-    identity = stage_identity(suite, EvaluationSettings(), folder / "model", seed=0)
-    states = [
-        make_state(
-            make_turn(0, make_verdict(status, 1.0).model_copy(update={"candidate_sha256": SHA})),
-            task=name,
-            name=f"{label}/{name}/0",
-        )
-        for name in NAMES
-    ]
-    leave_evaluation(folder / label, suite, identity, states, earlier)
+def left(folder: Path, label: str, status: Status, before: Path | None = None) -> Path:
+    """The folder of an evaluation, as a stage leaves it."""
+    options = EvalOptions(output_dir=folder / label, wandb=False)
+    suite = EvalSuite(
+        name="held-out:12", tasks=tuple(SuiteTask(task=make_task(name)) for name in NAMES)
+    )
+    speaker = Speaker("m", "d", prompts="v1", answer_tokens=8, prompt_tokens=64, wanted=())
+    plan = EvalPlan((suite,), before=read_sample_records(before) if before is not None else None)
+    found = []
+    for name in NAMES:
+        verdict = make_verdict(status, 1.0).model_copy(update={"candidate_sha256": SHA})
+        state = make_state(make_turn(0, verdict), task=name, name=f"{suite.name}/{name}/0")
+        found.append((state, sample_record(state, suite=suite.name)))
+    identity = _identity(plan, speaker, options, JudgeSettings())
+    _finish(plan, identity, found, options, asked=len(found))
     return folder / label
 
 
@@ -42,8 +43,8 @@ SHA = "5694d08a2e53ffcae0c3103e5ad6f6076abd960eb1f8a56577040bc1028f702b"  # of "
 
 
 def test_a_stage_is_compared_with_the_one_before_and_can_be_verified(tmp_path: Path) -> None:
-    base = left(tmp_path, "base", Status.RUNTIME_ERROR, [])
-    sft = left(tmp_path, "sft", Status.CORRECT, [base, tmp_path / "none"])
+    base = left(tmp_path, "base", Status.RUNTIME_ERROR)
+    sft = left(tmp_path, "sft", Status.CORRECT, base)
     assert read_outcome(base).compared is None
     compared = read_outcome(sft).compared
     assert compared is not None
@@ -54,7 +55,7 @@ def test_a_stage_is_compared_with_the_one_before_and_can_be_verified(tmp_path: P
 
 
 def test_verify_names_what_was_changed_by_hand(tmp_path: Path) -> None:
-    folder = left(tmp_path, "base", Status.RUNTIME_ERROR, [])
+    folder = left(tmp_path, "base", Status.RUNTIME_ERROR)
     records = folder / "records.jsonl"
     text = records.read_text().replace('"correct":false', '"correct":true', 1)
     records.write_text(text.replace('"status":"runtime_error"', '"status":"correct"', 1))
@@ -68,21 +69,8 @@ def test_verify_names_what_was_changed_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_folder_whose_files_do_not_belong_together_is_refused(tmp_path: Path) -> None:
-    folder = left(tmp_path, "base", Status.RUNTIME_ERROR, [])
+    folder = left(tmp_path, "base", Status.RUNTIME_ERROR)
     records = folder / "records.jsonl"
     records.write_text("".join(records.read_text().splitlines(keepends=True)[1:]))
     with pytest.raises(UsageError, match="do not belong together"):
         verify_folder(folder, 0, None)
-
-
-def test_other_weights_under_a_stages_evaluation_are_refused(tmp_path: Path) -> None:
-    suite = held_out_suite([make_task()])
-    (tmp_path / "model").mkdir()
-    for content in ("a", "b"):
-        (tmp_path / "model" / "x.safetensors").write_text(content)
-        identity = stage_identity(suite, EvaluationSettings(), tmp_path / "model", seed=0)
-        if content == "a":
-            with EvalRun(tmp_path / "sft", identity):
-                pass
-    with pytest.raises(UsageError, match="model_digest was"):
-        EvalRun(tmp_path / "sft", identity).__enter__()

@@ -15,8 +15,8 @@ import pytest
 
 from coding_framework.errors import UsageError
 from coding_framework.store import checkpoints
-from coding_framework.store.conversations import episodes, read_states, run_rollouts
-from coding_framework.store.folder import RLFolder, RunFolder
+from coding_framework.store.conversations import episodes, run_rollouts
+from coding_framework.store.folder import RLFolder, RunFolder, evaluations_in
 from coding_framework.store.model_card import card_of
 from coding_framework.store.stages import StageManifest
 from coding_framework.store.training_log import keep_sft_records, read_sft_records
@@ -46,7 +46,7 @@ def test_its_finished_stages_are_finished_and_other_settings_are_refused(run: Ru
 def test_its_conversations_are_found(run: RunFolder) -> None:
     expected = ["base/t/0", "base/t/1", "000-1", "001-2", "001-3"]
     assert [s.conversation_id for s in episodes(run.root)] == expected
-    assert list(read_states(run.states("base"), {"base/t/1"})) == ["base/t/1"]
+    assert evaluations_in(run.evaluations) == {"base": run.evaluations / "base.jsonl"}
     roles = [r.state.conversation_id for r in run_rollouts(run.root / "roles")]
     assert roles == ["role-1"]
 
