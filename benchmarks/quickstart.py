@@ -85,7 +85,7 @@ def measured_bars(summary: Summary, wall_s: float) -> list[dict[str, Any]]:
     assert practice is not None, "a quickstart practises"
     peak = max(cost.peak_memory_gib for cost in summary.costs.values())
     steps = summary.rl.steps_with_gradient
-    margin = sft.passed.ci95[0] - base.passed.ci95[1]
+    margin = sft.correct.ci95[0] - base.correct.ci95[1]
     return [
         bar(
             "lower 95% end of SFT's pass rate minus the base model's upper end, above",
@@ -102,9 +102,9 @@ def measured_bars(summary: Summary, wall_s: float) -> list[dict[str, Any]]:
         bar("RL steps with a gradient, at least", RL_STEPS, steps, steps >= RL_STEPS),
         bar(
             "upper 95% end of the pass rate after RL, at least the rate after SFT",
-            sft.pass_rate,
-            rl.passed.ci95[1],
-            rl.passed.ci95[1] >= sft.pass_rate,
+            sft.correct.rate,
+            rl.correct.ci95[1],
+            rl.correct.ci95[1] >= sft.correct.rate,
         ),
         bar("wall time in s, at most", wall_s, summary.wall_s, summary.wall_s <= wall_s),
         bar("resident memory in GiB, at most", MEMORY_GIB, peak, peak <= MEMORY_GIB),

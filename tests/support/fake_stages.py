@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coding_framework.evaluation.metrics import stage_metrics
+from coding_framework.evaluation.eval_summary import summarize_samples
 from coding_framework.evaluation.summary import practised
 from coding_framework.run import stages as pipeline
 from coding_framework.run.stages import Stage
@@ -20,8 +20,7 @@ def fake_stages(calls: list[str], broken: str | None = None) -> tuple[Stage, ...
             if name == broken:
                 raise KeyboardInterrupt
             if name.startswith("eval_"):
-                label = name.removeprefix("eval_")
-                metrics = stage_metrics(label, []).model_dump(mode="json")
+                metrics = summarize_samples([], [1], [1.0]).model_dump(mode="json")
                 return {"metrics": metrics, "judge": {"device": "d", "sandbox": "s"}}
             if name == "rl":
                 steps = [{"step": i, "reward_mean": 0.1 * i, "grad_norm": 0.5} for i in (1, 2)]

@@ -126,9 +126,12 @@ def check_output(folder: Path) -> None:
     summary = json.loads((folder / "summary.json").read_text())
     for label in ("base", "sft", "rl"):
         stage = summary["stages"][label]
-        assert stage["n"] + stage["masked_conversations"] == 4
-        assert 0.0 <= stage["pass_rate"] <= stage["compile_rate"] <= 1.0
-        assert (stage["median_speedup"] is None) == (stage["passed"]["count"] == 0)
+        assert stage["samples"] + stage["masked"] + stage["unsupported"] == 4
+        assert 0 <= stage["correct"]["count"] <= stage["compiled"]["count"] <= 4
+        assert bool(stage["speeds"]) == (stage["correct"]["count"] > 0)
+        shown = (folder / "evaluations" / label / "report.html").read_text()
+        check_report(shown)
+        assert "<details" in shown
     assert summary["rl"]["steps"] >= 1
     assert summary["peak_memory_gib"] < 12
     assert (folder / "sft_checkpoints" / "generator" / "adapter_config.json").exists()
@@ -145,5 +148,4 @@ def check_report(html: str) -> None:
     parser.handle_starttag = lambda tag, attrs: tags.append(tag)  # type: ignore[method-assign]
     parser.feed(html)
     assert "svg" in tags
-    assert "details" in tags
     assert "script" not in tags

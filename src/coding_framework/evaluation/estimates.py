@@ -48,6 +48,9 @@ class Share(Record):
     """Wilson's."""
 
 
+NOTHING = Share(count=0, n=0, rate=None, ci95=None)
+
+
 class CurvePoint(Record):
     """fast_p at one p, with its pointwise 95% band."""
 
@@ -71,8 +74,14 @@ def share(flags: Iterable[bool]) -> Share:
     values = list(flags)
     count, n = sum(values), len(values)
     if not n:
-        return Share(count=0, n=0, rate=None, ci95=None)
+        return NOTHING
     return Share(count=count, n=n, rate=count / n, ci95=wilson(count, n))
+
+
+def clearly_above(better: Share, worse: Share) -> bool:
+    """Whether the lower end of one interval lies above the upper end of the other."""
+    ends = better.ci95, worse.ci95
+    return ends[0] is not None and ends[1] is not None and ends[0][0] > ends[1][1]
 
 
 def rate(samples: Sequence[SampleRecord], above: float | None = None) -> Estimate:

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from coding_framework.evaluation.estimates import (
     MIN_TASKS_FOR_A_RATE,
+    NOTHING,
     CurvePoint,
     Estimate,
     Share,
@@ -96,12 +97,19 @@ class Block(Record):
     unsupported: int
     """Samples whose kernels need what the judge lacks."""
     compiled: Share
+    correct: Share = NOTHING
+    """Of the samples; in summaries of before 0.2 nothing."""
     pass_at: Mapping[str, Estimate]
     """"pass@1", "pass@5", ..."""
     speeds: tuple[Speeds, ...] = ()
     passed_by_turn: tuple[Share, ...] = ()
     """Samples with a correct turn up to the first, the second ..., of all that were judged."""
+    improved_by_feedback: int = 0
+    """Samples whose first answer was correct and a later one faster, by over 1%."""
+    repeated_turns: int = 0
+    """Answers with code of an earlier turn: wasted."""
     statuses: Mapping[str, int] = Field(default_factory=dict)
+    """Samples by the status of the turn that they are scored by."""
     end_reasons: Mapping[str, int] = Field(default_factory=dict)
     cheats: Share
     rejected: Share
@@ -110,6 +118,16 @@ class Block(Record):
     tokens_per_verified_kernel: float | None = None
     regressions: Regressions | None = None
     by_rules: ByRules | None = None
+
+    @property
+    def first_correct(self) -> Share:
+        """Samples whose first answer was correct."""
+        return self.passed_by_turn[0] if self.passed_by_turn else NOTHING
+
+    @property
+    def fixed_by_feedback(self) -> int:
+        """Samples whose first answer failed and a later one was correct."""
+        return self.correct.count - self.first_correct.count
 
 
 class EvalSummary(Record):
@@ -168,9 +186,12 @@ def summarize_samples(
         masked=sum(s.masked is not None and not s.is_gap for s in samples),
         unsupported=sum(s.is_gap for s in samples),
         compiled=share(s.compiled for s in judged),
+        correct=share(s.correct for s in judged),
         pass_at={f"pass@{k}": rate(judged) if k == 1 else pass_at(judged, k) for k in ks},
         speeds=tuple(_speeds(judged, ks, thresholds, curves)),
         passed_by_turn=_passed_by_turn(judged),
+        improved_by_feedback=sum(s.improved for s in judged),
+        repeated_turns=sum(s.repeats for s in judged),
         statuses=dict(sorted(Counter(s.status for s in judged).items())),
         end_reasons=dict(sorted(Counter(s.end_reason for s in judged).items())),
         cheats=share(bool(s.cheats) for s in judged),

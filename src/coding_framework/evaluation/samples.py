@@ -29,6 +29,8 @@ from coding_framework.types import (
 )
 
 Basis = Literal["measured", "modelled"]
+IMPROVEMENT = 1.01
+"""Ratio of speedups above which a turn counts as faster than another."""
 MAX_SPEEDUP = 1000.0
 """Above it a time is doubted, whatever the judge said: PyTorch would have to waste all but a
 thousandth of the device."""
@@ -57,6 +59,10 @@ class SampleRecord(Record):
     best_turn: int | None = None
     """Index of the turn that the sample is scored by; None: no turn was judged."""
     first_correct_turn: int | None = None
+    improved: bool = False
+    """Whether the first answer was correct and a later one faster, by over 1%."""
+    repeats: int = 0
+    """Answers with code of an earlier turn."""
     end_reason: str = ""
     status: str = ""
     """Of that turn's verdict; "" where the sample is masked."""
@@ -126,6 +132,7 @@ def sample_record(
     the last one that was judged. Where times are modelled, the baseline is the naive kernel."""
     judged = [t for t in state.turns if t.verdict is not None and t.masked is None]
     masked = next((t.masked for t in state.turns if t.masked is not None), "no turn was judged")
+    codes = [turn.code for turn in state.turns if turn.code is not None]
     task = state.task
     head = {
         "suite": suite,
@@ -139,6 +146,8 @@ def sample_record(
         "turns": len(state.turns),
         "end_reason": state.end_reason or "",
         "first_correct_turn": next((t.index for t in judged if _is_correct(t)), None),
+        "improved": _is_improved(state),
+        "repeats": len(codes) - len(set(codes)),
         "tokens": sum(turn.tokens for turn in state.turns),
         "cut": sum(turn.generation.finish_reason == "length" for turn in state.turns),
     }
@@ -159,6 +168,15 @@ def sample_record(
 
 def _is_correct(turn: ConversationTurn) -> bool:
     return turn.verdict is not None and turn.verdict.correct
+
+
+def _is_improved(state: CUDAConversationState) -> bool:
+    best = state.best_turn
+    if best is None or best.verdict is None or not _is_correct(state.turns[0]):
+        return False
+    first = state.turns[0].verdict
+    assert first is not None
+    return (best.verdict.speedup or 0.0) > IMPROVEMENT * (first.speedup or 0.0)
 
 
 def _verdict_fields(verdict: Verdict, baseline: BaselineName) -> dict[str, object]:

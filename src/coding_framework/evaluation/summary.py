@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from rich.table import Table
 
-from coding_framework.evaluation.metrics import (
-    Proportion,
-    StageMetrics,
-    chance_of,
-    clearly_above,
-    proportion,
-)
+from coding_framework.evaluation.estimates import NOTHING, Estimate, Share, clearly_above, share
+from coding_framework.evaluation.eval_summary import Block, Speeds
+from coding_framework.evaluation.metrics import chance_of
 from coding_framework.monitoring.progress import duration
 from coding_framework.store.records import TaskEvidence
 from coding_framework.types import Record
@@ -44,8 +40,8 @@ class Practice(Record):
     before it, of which it learnt the right ones, and as many new ones after it."""
 
     tasks: int
-    before: Proportion
-    after: Proportion
+    before: Share
+    after: Share
     better: int
     """Tasks that more of the answers solve after it."""
     worse: int
@@ -66,8 +62,8 @@ def practised(evidence: Sequence[TaskEvidence], after: Mapping[str, Sequence[boo
     changes = [_share(after[name]) - _share(before[name]) for name in tasks]
     return Practice(
         tasks=len(tasks),
-        before=proportion(flag for name in tasks for flag in before[name]),
-        after=proportion(flag for name in tasks for flag in after[name]),
+        before=share(flag for name in tasks for flag in before[name]),
+        after=share(flag for name in tasks for flag in after[name]),
         better=sum(change > 0 for change in changes),
         worse=sum(change < 0 for change in changes),
         p=chance_of([(before[name], after[name]) for name in tasks]),
@@ -96,8 +92,9 @@ class Learning(Record):
 class Summary(Record):
     """`summary.json`."""
 
-    stages: Mapping[str, StageMetrics]
-    """By "base", "sft" and "rl"; what was left out is not there."""
+    stages: Mapping[str, Block]
+    """By "base", "sft" and "rl", as in `evaluations/LABEL/summary.json`; what was left out is not
+    there."""
     rl: RLNumbers
     learning: Learning
     practice: Practice | None = None
@@ -109,9 +106,51 @@ class Summary(Record):
     config: Mapping[str, Any]
     environment: Mapping[str, str] = Field(default_factory=dict)
 
+    @field_validator("stages", mode="before")
+    @classmethod
+    def _of_any_version(cls, stages: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {label: stage_block(stage) for label, stage in stages.items()}
+
+
+def stage_block(found: Block | Mapping[str, Any]) -> Block:
+    """What an evaluation of a stage came to, also of a run of before 0.2."""
+    if isinstance(found, Block) or "pass_rate" not in found:
+        return Block.model_validate(found)
+    nothing = Estimate(value=None, why="a run of before 0.2")
+    speeds = Speeds(
+        basis=found["speedup_basis"],
+        baseline="",
+        device="",
+        protocol="",
+        timed=found["passed"]["count"],
+        fast={},
+        median=found["median_speedup"],
+        geometric_mean=nothing,
+        geometric_mean_above_1=nothing,
+        roofline=None,
+    )
+    return Block(
+        tasks=found["n"],
+        samples=found["n"],
+        masked=found["masked_conversations"],
+        unsupported=0,
+        compiled=found["compile"],
+        correct=found["passed"],
+        pass_at={},
+        speeds=(speeds,),
+        passed_by_turn=(found["first_turn_passed"], found["passed"]),
+        improved_by_feedback=found["improved_by_feedback"],
+        repeated_turns=found["repeated_turns"],
+        statuses=found["statuses"],
+        end_reasons=found["end_reasons"],
+        cheats=NOTHING,
+        rejected=NOTHING,
+        spilling=NOTHING,
+    )
+
 
 def summarize(
-    stages: Sequence[StageMetrics],
+    stages: Mapping[str, Block],
     rl: RLNumbers,
     costs: Mapping[str, StageCost],
     config: Mapping[str, Any],
@@ -119,21 +158,20 @@ def summarize(
     practice: Practice | None = None,
 ) -> Summary:
     """Put the parts together and state what they show."""
-    by_label = {stage.label: stage for stage in stages}
-    base, sft, after_rl = (by_label.get(label) for label in ("base", "sft", "rl"))
+    base, sft, after_rl = (stages.get(label) for label in ("base", "sft", "rl"))
     learning = Learning(
-        sft_above_base=clearly_above(sft.passed, base.passed) if sft and base else None,
-        rl_not_below_sft=not clearly_above(sft.passed, after_rl.passed)
+        sft_above_base=clearly_above(sft.correct, base.correct) if sft and base else None,
+        rl_not_below_sft=not clearly_above(sft.correct, after_rl.correct)
         if sft and after_rl
         else None,
-        rl_above_base=clearly_above(after_rl.passed, base.passed)
+        rl_above_base=clearly_above(after_rl.correct, base.correct)
         if after_rl and base and not sft
         else None,
         rft_learnt_its_tasks=practice.clear if practice else None,
         at_least_four_rl_steps_with_gradient=rl.steps_with_gradient >= 4 if after_rl else None,
     )
     return Summary(
-        stages=by_label,
+        stages=stages,
         rl=rl,
         learning=learning,
         practice=practice,
@@ -154,14 +192,14 @@ def headline(summary: Summary) -> str:
     """What the run means, in a sentence for somebody who has not read about it."""
     last = list(summary.stages.values())[-1]
     steps = rl_steps(summary.rl.steps)
-    if last.n < FEW_TASKS:
+    if last.samples < FEW_TASKS:
         return (
-            f"The machinery works; nothing can be said about learning: {last.n} tasks"
+            f"The machinery works; nothing can be said about learning: {last.samples} tasks"
             f"{f', {steps}' if 'rl' in summary.stages else ''}."
         )
     claim, base = summary.learning, summary.stages.get("base")
-    before = f", {base.passed.count} of {base.passed.n} before training" if base else ""
-    solved = f"{last.passed.count} of {last.passed.n} tasks that it has never seen{before}"
+    before = f", {base.correct.count} of {base.correct.n} before training" if base else ""
+    solved = f"{last.correct.count} of {last.correct.n} tasks that it has never seen{before}"
     if claim.sft_above_base or claim.rl_above_base:
         text = f"The model has learnt to write correct CUDA kernels: it solves {solved}."
     else:
@@ -178,12 +216,12 @@ def rl_steps(count: int) -> str:
     return f"{count} RL step{'s' if count != 1 else ''}"
 
 
-def _change(before: StageMetrics, after: StageMetrics) -> str:
+def _change(before: Block, after: Block) -> str:
     """What RL that did not clearly harm changed in the tasks that are solved."""
-    gained = after.passed.count - before.passed.count
+    gained = after.correct.count - before.correct.count
     if gained == 0:
         return "as many as after SFT"
-    noise = "" if clearly_above(after.passed, before.passed) else ", within noise"
+    noise = "" if clearly_above(after.correct, before.correct) else ", within noise"
     return f"{abs(gained)} {'more' if gained > 0 else 'fewer'} than after SFT{noise}"
 
 
@@ -220,41 +258,49 @@ def stage_table(summary: Summary) -> Table:
     for name in ("stage", "n", "compile", "correct", "95%", "turn 1", "median speedup", "masked"):
         table.add_column(name, justify="left" if name == "stage" else "right")
     for label, s in summary.stages.items():
-        low, high = s.passed.ci95
-        speedup = (
-            "-" if s.median_speedup is None else f"{s.median_speedup:.2f}x ({s.speedup_basis})"
-        )
+        low, high = s.correct.ci95 or (0.0, 1.0)
         table.add_row(
             label,
-            str(s.n),
-            f"{s.compile_rate:.0%}",
-            f"{s.pass_rate:.0%}",
+            str(s.samples),
+            percent(s.compiled),
+            percent(s.correct),
             f"{low:.0%} to {high:.0%}",
-            f"{s.first_turn_pass_rate:.0%}",
-            speedup,
-            str(s.masked_conversations),
+            percent(s.first_correct),
+            median_speedup(s),
+            str(s.masked + s.unsupported),
         )
     return table
+
+
+def percent(found: Share) -> str:
+    """A share for people."""
+    return "-" if found.rate is None else f"{found.rate:.0%}"
+
+
+def median_speedup(block: Block) -> str:
+    """Of the fastest correct kernel of each task, for each kind of times."""
+    known = [(s.median, s.basis) for s in block.speeds if s.median is not None]
+    return ", ".join(f"{median:.2f}x ({basis})" for median, basis in known) or "-"
 
 
 def closing_lines(summary: Summary) -> list[str]:
     """What the run showed and took, in sentences; the last is what it took."""
     claim = summary.learning
 
-    def share(label: str) -> str:
-        passed = summary.stages[label].passed
-        return f"{passed.count} of {passed.n}"
+    def solved(label: str) -> str:
+        correct = summary.stages[label].correct
+        return f"{correct.count} of {correct.n}"
 
     shown = []
     if claim.sft_above_base is not None:
         text = "clearly above" if claim.sft_above_base else "not clearly above"
-        shown.append(f"SFT ({share('sft')}) is {text} the base model ({share('base')})")
+        shown.append(f"SFT ({solved('sft')}) is {text} the base model ({solved('base')})")
     if claim.rl_not_below_sft is not None:
         text = "not clearly below" if claim.rl_not_below_sft else "clearly below"
-        shown.append(f"RL ({share('rl')}) is {text} SFT")
+        shown.append(f"RL ({solved('rl')}) is {text} SFT")
     if claim.rl_above_base is not None:
         text = "clearly above" if claim.rl_above_base else "not clearly above"
-        shown.append(f"RL ({share('rl')}) is {text} the base model ({share('base')})")
+        shown.append(f"RL ({solved('rl')}) is {text} the base model ({solved('base')})")
     lines = [f"{'; '.join(shown)}."]
     if summary.practice is not None:
         lines.append(practice_line(summary.practice))

@@ -36,10 +36,8 @@ from coding_framework.cuda.sandbox import choose_sandbox
 from coding_framework.data.curriculum_manager import WindowRecord
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.evaluation.curriculum_curve import curriculum_curve
-from coding_framework.evaluation.metrics import StageMetrics, stage_metrics
 from coding_framework.evaluation.report import (
     ReportData,
-    StageConversations,
     TrainingCurve,
     TrainingStep,
     write_report,
@@ -56,6 +54,7 @@ from coding_framework.evaluation.summary import (
     practice_line,
     practised,
     rl_steps,
+    stage_block,
     stage_table,
     summarize,
 )
@@ -80,7 +79,7 @@ from coding_framework.run.sizing import (
 )
 from coding_framework.store.conversations import read_conversations
 from coding_framework.store.events import log
-from coding_framework.store.folder import EvalFolder, RLFolder, RunFolder, evaluations_in
+from coding_framework.store.folder import EvalFolder, RLFolder, RunFolder
 from coding_framework.store.records import OPEN_FROM, OPEN_TO, SFTEpoch
 from coding_framework.store.stages import StageManifest, StageRecord
 from coding_framework.store.training_log import read_evidence, read_sft_records
@@ -496,10 +495,10 @@ def _evaluate_folder(
     earlier = [run.evaluation(name) for name in LABELS[: LABELS.index(label)]]
     there = [path for path in earlier if EvalFolder(path).records.exists()]
     before = read_sample_records(there[-1]) if there else None
-    evaluate_folder(model, job.held_out(), options, job.recipe.judging, before=before)
+    found = evaluate_folder(model, job.held_out(), options, job.recipe.judging, before=before)
     states = list(read_conversations(folder.conversations))
-    metrics = stage_metrics(label, states)
-    return {"metrics": metrics.model_dump(mode="json"), "judge": _judged_by(states)}
+    block = found.overall.overall
+    return {"metrics": block.model_dump(mode="json"), "judge": _judged_by(states)}
 
 
 def _judged_by(states: Sequence[CUDAConversationState]) -> dict[str, str]:
@@ -524,10 +523,9 @@ def _told(receipt: Receipt) -> int:
 
 def _finish(run: Run, config: Mapping[str, Any]) -> Summary:
     """Write summary.json and report.html from what the stages left."""
-    stages = [
-        StageMetrics.model_validate(run.result(f"eval_{label}")["metrics"])
-        for label in run.job.labels
-    ]
+    stages = {
+        label: stage_block(run.result(f"eval_{label}")["metrics"]) for label in run.job.labels
+    }
     steps = list(run.result("rl")["steps"]) if "rl" not in run.job.skip else []
     summary = summarize(
         stages,
@@ -568,12 +566,6 @@ def _rl_numbers(steps: list[Mapping[str, Any]]) -> RLNumbers:
 
 def _report(run: Run, summary: Summary, steps: list[Mapping[str, Any]]) -> ReportData:
     job = run.job
-    files = evaluations_in(RunFolder(job.folder).evaluations)
-    conversations = tuple(
-        StageConversations(label=label, states=_first_samples(files[label]))
-        for label in job.labels
-        if label in files
-    )
     folder = RunFolder(job.folder)
     facts = (
         ("date", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
@@ -602,15 +594,9 @@ def _report(run: Run, summary: Summary, steps: list[Mapping[str, Any]]) -> Repor
         lead=" ".join(closing_lines(summary)[:-1]),
         next_steps=_next_steps(run),
         facts=facts,
-        stages=tuple(summary.stages.values()),
+        stages=summary.stages,
         curves=(*_curves(run.job.folder, steps), *_curriculum(run)),
-        conversations=conversations,
     )
-
-
-def _first_samples(path: Path) -> tuple[CUDAConversationState, ...]:
-    """One conversation of each task."""
-    return tuple(s for s in read_conversations(path) if s.conversation_id.endswith("/0"))
 
 
 def _counts(job: WholeRun) -> str:

@@ -11,17 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, fisher_exact
 
-from coding_framework.evaluation.metrics import (
-    chance_of,
-    clearly_above,
-    proportion,
-    stage_metrics,
-    wilson,
-)
-from coding_framework.types import Status
+from coding_framework.evaluation.estimates import clearly_above, share
+from coding_framework.evaluation.eval_summary import Block, summarize_samples
+from coding_framework.evaluation.metrics import chance_of, wilson
+from coding_framework.evaluation.samples import sample_record
+from coding_framework.types import CUDAConversationState, Status
 from support.made_conversations import make_state, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
+
+
+def summed(*states: CUDAConversationState) -> Block:
+    """The numbers of conversations, each about a task of its own."""
+    records = [
+        sample_record(state).model_copy(update={"task": f"t{i}"}) for i, state in enumerate(states)
+    ]
+    return summarize_samples(records, [1], [1.0])
 
 
 @given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -35,7 +40,7 @@ def test_the_interval_is_scipys_wilson_interval(counts):
 
 def test_no_trial_tells_nothing():
     assert wilson(0, 0) == (0.0, 1.0)
-    assert proportion([]).rate == 0.0
+    assert share([]).rate is None
 
 
 def test_a_count_above_n_is_an_error():
@@ -49,11 +54,11 @@ def test_a_conversation_passes_by_any_of_its_turns():
         make_turn(1, make_verdict(Status.CORRECT, 2.0), "b"),
     )
     lost = make_state(make_turn(0, make_verdict(Status.COMPILE_ERROR), "a"))
-    metrics = stage_metrics("sft", [fixed, lost])
-    assert (metrics.n, metrics.pass_rate, metrics.compile_rate) == (2, 0.5, 0.5)
-    assert metrics.first_turn_pass_rate == 0.0
-    assert metrics.fixed_by_feedback == 1
-    assert metrics.statuses == {"wrong_output": 1, "correct": 1, "compile_error": 1}
+    found = summed(fixed, lost)
+    assert (found.samples, found.correct.rate, found.compiled.rate) == (2, 0.5, 0.5)
+    assert found.first_correct.rate == 0.0
+    assert found.fixed_by_feedback == 1
+    assert found.statuses == {"correct": 1, "compile_error": 1}
 
 
 def test_the_median_speedup_is_over_the_best_correct_turn_of_each_conversation():
@@ -64,9 +69,8 @@ def test_the_median_speedup_is_over_the_best_correct_turn_of_each_conversation()
         )
         for s in (2.0, 3.0, 0.5)
     ]
-    metrics = stage_metrics("rl", states)
-    assert metrics.median_speedup == 2.0
-    assert metrics.speedup_basis == "modelled"
+    (speeds,) = summed(*states).speeds
+    assert (speeds.median, speeds.basis) == (2.0, "modelled")
 
 
 def test_what_feedback_was_worth_is_counted():
@@ -78,29 +82,29 @@ def test_what_feedback_was_worth_is_counted():
         make_turn(0, make_verdict(Status.CORRECT, 1.0), "a"),
         make_turn(1, make_verdict(Status.CORRECT, 1.0), "a"),
     )
-    metrics = stage_metrics("rl", [faster, repeated])
-    assert metrics.improved_by_feedback == 1
-    assert metrics.repeated_turns == 1
-    assert metrics.end_reasons == {"max_turns": 2}
+    found = summed(faster, repeated)
+    assert found.improved_by_feedback == 1
+    assert found.repeated_turns == 1
+    assert found.end_reasons == {"max_turns": 2}
 
 
 def test_a_conversation_that_was_never_judged_is_left_out_and_counted():
     ours = make_state(make_turn(0, None, "a", "DeviceError: died"))
     gap = make_state(make_turn(0, make_verdict(Status.UNSUPPORTED), "a", "unsupported: wgmma"))
     good = make_state(make_turn(0, make_verdict(Status.CORRECT, 1.0)))
-    metrics = stage_metrics("base", [ours, gap, good])
-    assert (metrics.n, metrics.pass_rate) == (1, 1.0)
-    assert (metrics.masked_conversations, metrics.masked_turns) == (2, 2)
+    found = summed(ours, gap, good)
+    assert (found.samples, found.correct.rate) == (1, 1.0)
+    assert (found.masked, found.unsupported) == (1, 1)
 
 
 def test_nothing_correct_has_no_speedup_and_is_valid_json():
-    metrics = stage_metrics("base", [make_state(make_turn(0, make_verdict(Status.COMPILE_ERROR)))])
-    assert metrics.median_speedup is None
-    assert json.loads(metrics.model_dump_json())["median_speedup"] is None
+    found = summed(make_state(make_turn(0, make_verdict(Status.COMPILE_ERROR))))
+    assert found.speeds == ()
+    assert Block.model_validate(json.loads(found.model_dump_json())) == found
 
 
 def test_clearly_above_asks_for_disjoint_intervals():
-    none, some, all_ = (proportion([i < k for i in range(40)]) for k in (0, 2, 40))
+    none, some, all_ = (share([i < k for i in range(40)]) for k in (0, 2, 40))
     assert clearly_above(all_, none)
     assert not clearly_above(some, none)
 

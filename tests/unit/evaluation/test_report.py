@@ -17,17 +17,15 @@ from coding_framework.evaluation.charts import (
     line_chart,
     ticks,
 )
-from coding_framework.evaluation.metrics import stage_metrics
+from coding_framework.evaluation.eval_summary import summarize_samples
 from coding_framework.evaluation.report import (
-    MAX_CODE_CHARS,
     ReportData,
-    StageConversations,
     TrainingCurve,
     TrainingStep,
-    diff_lines,
     render,
     write_report,
 )
+from coding_framework.evaluation.samples import sample_record
 from coding_framework.types import Status
 from support.made_conversations import make_state, make_turn, make_verdict
 
@@ -56,19 +54,15 @@ class Page(HTMLParser):
         self.text += data
 
 
+STATE = make_state(make_turn(0, make_verdict(Status.CORRECT, 2.5), "int b;"))
+
+
 def hostile_report(text: str = HOSTILE) -> ReportData:
-    state = make_state(
-        make_turn(0, make_verdict(Status.WRONG_OUTPUT, reason=text), f"int a;\n{text}\n"),
-        make_turn(1, make_verdict(Status.CORRECT, 2.5), f"int b;\n{text}\n"),
-        make_turn(2, make_verdict(Status.COMPILE_ERROR), None),
-        make_turn(3, None, "int c;", f"DeviceError: {text}"),
-        task=f"t{text}",
-    )
     return ReportData(
         title="Quickstart",
         lead="What a run shows.",
         facts=(("model", text),),
-        stages=(stage_metrics("sft", [state]),),
+        stages={text: summarize_samples([sample_record(STATE)], [1], [1.0])},
         curves=(
             TrainingCurve(
                 title="Reward",
@@ -77,7 +71,6 @@ def hostile_report(text: str = HOSTILE) -> ReportData:
                 keys=("reward",),
             ),
         ),
-        conversations=(StageConversations(label="sft", states=(state,)),),
     )
 
 
@@ -111,30 +104,9 @@ def test_no_text_opens_a_tag(text):
     assert set(Page(render(hostile_report(text))).tags) == PLAIN_TAGS
 
 
-def test_a_turn_shows_its_diff_verdict_and_reward_parts():
-    text = Page(render(hostile_report("x"))).text
-    assert "-int a;" in text
-    assert "+int b;" in text
-    assert "2.50× modelled" in text
-    assert "correctness (limit 0.3): all 1 tests passed" in text
-    assert "No kernel was found in this answer (no block)" in text
-    assert "DeviceError: x" in text
-
-
 def test_a_report_without_stages_is_still_a_page():
     html = render(ReportData(title="Empty", lead=""))
     assert "<h1>Empty</h1>" in html
-
-
-def test_long_code_is_cut_and_said_to_be():
-    state = make_state(make_turn(0, make_verdict(Status.COMPILE_ERROR), "x" * 100_000))
-    data = ReportData(
-        title="t", lead="", conversations=(StageConversations(label="base", states=(state,)),)
-    )
-    html = render(data)
-    assert "x" * MAX_CODE_CHARS in html
-    assert "x" * (MAX_CODE_CHARS + 1) not in html
-    assert "Cut for the report" in html
 
 
 def test_a_report_that_cannot_be_written_is_one_sentence(tmp_path):
@@ -142,12 +114,6 @@ def test_a_report_that_cannot_be_written_is_one_sentence(tmp_path):
     target.parent.write_text("a file where a folder should be")
     with pytest.raises(InfrastructureError, match="cannot be written"):
         write_report(hostile_report(), target)
-
-
-def test_a_diff_has_no_file_headers():
-    kinds = [(line.kind, line.text) for line in diff_lines("a\nb", "a\nc")]
-    assert kinds[0][0] == "hunk"
-    assert kinds[1:] == [("same", " a"), ("removed", "-b"), ("added", "+c")]
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
@@ -189,11 +155,7 @@ def test_a_share_has_an_axis_from_0_to_1():
     assert ">1<" in chart
 
 
-def test_one_point_is_a_number_and_the_best_kernel_comes_first():
-    slow = make_state(make_turn(0, make_verdict(Status.CORRECT, 1.1), "int a;"), task="slow")
-    fast = make_state(make_turn(0, make_verdict(Status.CORRECT, 3.0), "int b;"), task="fast")
-    wrong = make_state(make_turn(0, make_verdict(Status.WRONG_OUTPUT), "int c;"), task="wrong")
-    states = (wrong, slow, fast)
+def test_one_point_is_a_number():
     step = TrainingStep(step=1, values={"reward": 0.5})
     curve = TrainingCurve(title="Reward", y_label="reward", steps=(step,), keys=("reward",))
     data = ReportData(
@@ -201,16 +163,12 @@ def test_one_point_is_a_number_and_the_best_kernel_comes_first():
         headline="The model has learnt",
         lead="",
         next_steps=(("train longer", "make <b>"),),
-        stages=(stage_metrics("rl", states),),
         curves=(curve,),
-        conversations=(StageConversations(label="rl", states=states),),
     )
     html = render(data)
     assert "<h1>The model has learnt</h1>" in html
     assert "reward: 0.5 (one measurement)" in html
     assert "make &lt;b&gt;" in html
-    assert html.index("<code>fast</code>") < html.index("<code>slow</code>")
-    assert "the best kernel" in html
 
 
 def test_an_axis_of_steps_has_whole_numbers_and_the_names_of_lines_stand_above_them():

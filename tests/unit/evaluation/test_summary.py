@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from coding_framework.evaluation.metrics import stage_metrics
+from coding_framework.evaluation.eval_summary import summarize_samples
+from coding_framework.evaluation.samples import sample_record
 from coding_framework.evaluation.summary import (
     RLNumbers,
+    Summary,
     device_in_words,
     headline,
+    median_speedup,
     practice_line,
     practised,
     summarize,
@@ -22,7 +25,7 @@ pytestmark = pytest.mark.unit
 
 def made(steps: int, **solved: tuple[int, int]):
     """A summary of stages with so many tasks, the first of them solved."""
-    stages = []
+    stages = {}
     for label, (good, of) in solved.items():
         statuses = [Status.CORRECT] * good + [Status.WRONG_OUTPUT] * (of - good)
         states = [
@@ -31,8 +34,31 @@ def made(steps: int, **solved: tuple[int, int]):
             )
             for s in statuses
         ]
-        stages.append(stage_metrics(label, states))
+        stages[label] = summarize_samples([sample_record(s) for s in states], [1], [1.0])
     return summarize(stages, RLNumbers(steps=steps, steps_with_gradient=steps), {}, {}, {})
+
+
+def test_a_summary_of_before_0_2_is_read() -> None:
+    counts = {"count": 1, "n": 4, "rate": 0.25, "ci95": [0.05, 0.7]}
+    stage = {
+        "label": "sft", "n": 4, "compile_rate": 0.25, "pass_rate": 0.25,
+        "first_turn_pass_rate": 0.0, "median_speedup": 1.5, "speedup_basis": "modelled",
+        "compile": counts, "passed": counts, "first_turn_passed": counts | {"count": 0, "rate": 0},
+        "masked_conversations": 2, "masked_turns": 2, "turns": 9, "statuses": {"correct": 1},
+        "fixed_by_feedback": 1, "improved_by_feedback": 0, "repeated_turns": 3,
+        "end_reasons": {"max_turns": 4},
+    }  # fmt: skip
+    now = made(5, base=(0, 4)).model_dump(mode="json")
+    found = Summary.model_validate({**now, "stages": {**now["stages"], "sft": stage}})
+    block = found.stages["sft"]
+    assert (block.samples, block.correct.count, block.fixed_by_feedback, block.masked) == (
+        4,
+        1,
+        1,
+        2,
+    )
+    assert median_speedup(block) == "1.50x (modelled)"
+    assert Summary.model_validate(found.model_dump(mode="json")) == found
 
 
 def test_a_tiny_run_says_that_the_machinery_works_and_no_more():
@@ -77,7 +103,7 @@ def test_what_was_practised_is_told_with_chance_in_mind():
     assert not none.clear
     of_before = found.model_dump(exclude={"p"})  # a run of an earlier version that goes on
     assert not type(found).model_validate(of_before).clear
-    told = summarize([], RLNumbers(steps=0, steps_with_gradient=0), {}, {}, {}, found)
+    told = summarize({}, RLNumbers(steps=0, steps_with_gradient=0), {}, {}, {}, found)
     assert told.learning.rft_learnt_its_tasks
 
 
