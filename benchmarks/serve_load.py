@@ -73,7 +73,6 @@ def prepare(folder: Path, upstream: str) -> Path:
         "versions": {"old": {"model": "fake"}, "new": {"model": "fake", "temperature": 0.5}},
         "endpoints": {"kernels": {"version": "old"}},
         "judge": {"backend": "emulator", "workers": 1},
-        "limits": {"requests_per_s": 1e6, "concurrent": 1000},
         "tokens": str(folder / "tokens"),
         "keys": str(folder / "keys"),
         "database": str(folder / "deployment.sqlite"),

@@ -65,7 +65,6 @@ versions:
 endpoints:
   cuda-kernels: {version: incumbent, candidates: 4, turns: 2, budget_s: 120}
 judge: {backend: ${JUDGE:-auto}, workers: 2, queue: 64}
-limits: {candidates_per_min: 100000}
 tokens: $folder/tokens
 keys: $folder/keys
 database: $db

@@ -40,9 +40,8 @@ class Attacked:
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
     folder = tmp_path_factory.mktemp("attacked")
     _, secret = TokenFile(folder / "tokens").create(["complete", "verify"])
-    limits = {"requests_per_s": 1e6, "candidates_per_min": 1e9, "concurrent": 1000, "body_s": 0.3}
     upstream = Upstream(lambda body: answer(RELU))
-    with deployed_server(folder, upstream, limits=limits) as (url, _, _):
+    with deployed_server(folder, upstream) as (url, _, _):
         yield Attacked(url, secret)
 
 

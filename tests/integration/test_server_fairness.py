@@ -98,22 +98,6 @@ async def test_sleeping_references_hold_up_nobody_and_end_with_their_clients(
             await asyncio.to_thread(until, lambda: reader.running == 0)
 
 
-def test_a_reference_is_charged_before_it_runs(tmp_path: Path) -> None:
-    reader = SleepingReader(0.0)
-    (headers,) = tokens_of(tmp_path, 1)
-    with model_server(
-        tmp_path, Upstream(lambda body: "Hello."), callers=CallersTasks(reader, ScriptedJudge()),
-        references="sandboxed", limits={"candidates_per_min": 1e-3},
-    ) as (url, _):  # fmt: skip
-        foreign = chat(task=find_task("relu").model_dump(mode="json"))
-        found = [
-            httpx.post(f"{url}/v1/chat/completions", json=foreign, headers=headers, timeout=60)
-            for _ in range(2)
-        ]
-        assert [f.status_code for f in found] == [400, 429]  # the first one is lent
-        assert reader.ended == 1
-
-
 async def test_one_request_for_many_verdicts_makes_nobody_else_wait_long(tmp_path: Path) -> None:
     greedy, other = tokens_of(tmp_path, 2)
     upstream = Upstream(lambda body: answer(RELU))

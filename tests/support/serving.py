@@ -192,7 +192,6 @@ def config_of(url: str, folder: Path, **settings: Any) -> ServeConfig:
         "backends": [{"name": "b", "url": url, "adapters": settings.pop("adapters", "static")}],
         "versions": {"v1": {"model": "m"}},
         "endpoints": {"kernels": {"version": "v1", "candidates": 2, "turns": 1}},
-        "limits": {"requests_per_s": 1e6, "candidates_per_min": 1e9, "concurrent": 1000},
         "tokens": str(folder / "tokens"),
         "keys": str(folder / "keys"),
     }
@@ -244,7 +243,7 @@ def model_server(
             keeper = KernelKeeper(folder / "registry", folder / "keys", key, templates)
         server = ModelServer(
             config, judged_by or ScriptedJudge(), "emulator", key,
-            Gate(TokenFile(config.tokens), config.limits), traffic or Traffic(versions),
+            Gate(TokenFile(config.tokens)), traffic or Traffic(versions),
             keeper=keeper, callers=callers,
         )  # fmt: skip
         yield stack.enter_context(app_served(server.app)), server
@@ -265,7 +264,7 @@ def deployed_server(
         assert manager is not None
         server = ModelServer(
             config, ScriptedJudge(), "emulator", new_key(folder / "keys", "judge"),
-            Gate(TokenFile(config.tokens), config.limits), traffic, versions, manager=manager,
+            Gate(TokenFile(config.tokens)), traffic, versions, manager=manager,
         )  # fmt: skip
         with app_served(server.app) as url:
             yield url, server, manager

@@ -29,12 +29,6 @@ class JudgeServerOptions(ListenOptions):
     Default: outputs/judge_server."""
     keep_gib: float = Field(default=4.0, gt=0.0)
     """GiB of verdicts in that folder at most; the least recently used go first."""
-    requests_per_s: float = Field(default=200.0, gt=0.0)
-    """Requests a second that one caller may send."""
-    concurrent: int = Field(default=256, ge=1)
-    """Requests of one caller at a time."""
-    kernels_per_min: float = Field(default=60000.0, gt=0.0)
-    """Kernels a minute that one caller may have judged."""
     log_file: Path | None = None
     """Write the log as JSON lines to this file. Warnings go to stderr in any case."""
 
@@ -51,20 +45,13 @@ def run(args: Namespace) -> int:
     from coding_framework.cuda.sandbox import choose_sandbox
     from coding_framework.cuda.toolchain.toolkit import find_toolkit
     from coding_framework.deployment.http import Gate, Listen, run_app
-    from coding_framework.deployment.judge_server import MOST_BYTES, JudgeServer
-    from coding_framework.deployment.limits import Limits
+    from coding_framework.deployment.judge_server import JudgeServer
     from coding_framework.deployment.tokens import TokenFile
     from coding_framework.monitoring.logs import configure_logging
     from coding_framework.wiring import make_judge
 
     listen = Listen(host=options.host, port=options.port)
-    limits = Limits(
-        body_bytes=MOST_BYTES,
-        requests_per_s=options.requests_per_s,
-        concurrent=options.concurrent,
-        candidates_per_min=options.kernels_per_min,
-    )
-    gate = Gate(TokenFile(options.tokens), limits, listen)
+    gate = Gate(TokenFile(options.tokens), listen)
     configure_logging(options.log_file)
     find_toolkit()  # raises where it is missing, now and not at the first kernel
     choose_sandbox(settings.sandbox)

@@ -50,13 +50,12 @@ def run(args: Namespace) -> int:
             tools.server.run("stdio")
             return EXIT_OK
         from coding_framework.deployment.http import Gate, Listen, run_app
-        from coding_framework.deployment.limits import Limits
         from coding_framework.deployment.tokens import TokenFile
 
         listen = Listen(host=options.host, port=options.port)
-        gate = Gate(TokenFile(options.tokens), Limits(body_bytes=_MESSAGE_BYTES), listen)
+        gate = Gate(TokenFile(options.tokens), listen)
         run_app(
-            tools.app(gate),
+            tools.app(gate, _MESSAGE_BYTES),
             listen,
             started=lambda url: print(f"MCP at {url}/mcp", flush=True),
         )

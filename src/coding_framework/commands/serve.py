@@ -66,7 +66,7 @@ def _serve(config: Any, options: ServeOptions) -> None:
     from coding_framework.deployment.tokens import TokenFile
     from coding_framework.registry.receipts import load_key
 
-    gate = Gate(TokenFile(config.tokens), config.limits, config.listen)
+    gate = Gate(TokenFile(config.tokens), config.listen)
     load_key(config.keys, config.key)
     _require_sandbox(config.judge.sandbox, options.allow_native_sandbox)
     with ExitStack() as stack:

@@ -57,15 +57,13 @@ def run(args: Namespace) -> int:
     from coding_framework.agents.models import resolve_model
     from coding_framework.agents.policies import TransformersPolicy
     from coding_framework.deployment.http import Gate, Listen, run_app
-    from coding_framework.deployment.limits import Limits
     from coding_framework.deployment.policy_server import PolicyServer
     from coding_framework.deployment.tokens import TokenFile
     from coding_framework.monitoring.logs import configure_logging
     from coding_framework.run.eval_speakers import weights_digest
 
     listen = Listen(host=options.host, port=options.port)
-    limits = Limits(body_bytes=8 << 20, requests_per_s=1000.0, concurrent=options.queue)
-    gate = Gate(TokenFile(options.tokens), limits, listen)
+    gate = Gate(TokenFile(options.tokens), listen)
     configure_logging()
     folder = resolve_model(args.model)
     base = options.name or folder.name

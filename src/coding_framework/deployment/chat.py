@@ -23,7 +23,6 @@ from coding_framework.agents.prompts.contract import Contract, tell_contract
 from coding_framework.data.registry import named_task
 from coding_framework.deployment.fair_queue import FairQueue
 from coding_framework.deployment.http import ApiError, as_json, parsed
-from coding_framework.deployment.limits import Limits
 from coding_framework.deployment.serve_config import MAX_BUDGET_S, MAX_CANDIDATES, MAX_TURNS
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
@@ -117,20 +116,6 @@ class Feedback(BaseModel):
     value: float = Field(allow_inf_nan=False)
 
 
-def chat_request(body: dict[str, Any], limits: Limits) -> ChatRequest:
-    """Raises ApiError 400."""
-    asked: ChatRequest = parsed(ChatRequest, body)
-    if len(asked.messages) > limits.messages:
-        raise ApiError(
-            400, "too_many_messages", f"the chat has over {limits.messages} messages: send fewer"
-        )
-    if any(len(m.text) > limits.message_chars for m in asked.messages):
-        raise ApiError(
-            400, "message_too_long", f"a message has over {limits.message_chars} characters"
-        )
-    return asked
-
-
 def completion(
     model: str, said: Mapping[str, Any], usage: tuple[int, int], finish: str = "stop", **more: Any
 ) -> dict[str, Any]:
@@ -216,8 +201,6 @@ class Reading:
     reader: TaskReader | None
     """Reads them in a sandbox; None: they are refused."""
     caller: str
-    charge: Callable[[], None]
-    """Counts one, before it runs. Raises OverLimitError."""
 
 
 async def task_of(asked: ChatRequest, reading: Reading) -> TaskOfRequest | None:
@@ -256,7 +239,6 @@ async def _in_sandbox(asked: dict[str, Any], reading: Reading) -> TaskOfRequest:
             "a reference of the caller's is code that would run here: name a registered task, or "
             "ask for a server with `references: sandboxed`",
         )  # fmt: skip
-    reading.charge()
     try:
         async with reading.pool.turn(reading.caller):
             found = await reading.pool.read(reading.reader, asked)

@@ -1,15 +1,15 @@
-"""What every HTTP server of ours has: tokens, limits, errors as one sentence, metrics.
+"""What every HTTP server of ours has: tokens, errors as one sentence, metrics.
 
-    gate = Gate(tokens, limits, listen)         # before anything else
+    gate = Gate(tokens, listen)                 # before anything else
     app = make_app("judge", gate, metrics)      # FastAPI with the guards installed
     caller = gate.caller(request, "verify")     # who asks; 401, 403
-    with gate.running(caller): ...              # 429
-    body = await read_object(request, limits)   # 400, 408, 413, 503
+    body = await read_object(request)           # 400, 413
     run_app(app, listen)                        # until SIGTERM or Ctrl-C
 
 Guaranteed: an answer never holds a traceback; what fails by our fault is 503 with the request's
 number, under which the log has the traceback. Where no token is needed, a page of another site gets
-nothing (`Gate.require_own_site`).
+nothing (`Gate.require_own_site`). How often and how slowly callers may ask is a proxy's matter
+(docs/serving.md).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Set
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Coroutine, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -44,10 +44,8 @@ from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from coding_framework import __version__
-from coding_framework.deployment.limits import Limits, Meter, OverLimitError
 from coding_framework.deployment.store import ConflictError
 from coding_framework.deployment.tokens import LOCAL_SCOPES, TokenFile
 from coding_framework.errors import InfrastructureError, UsageError
@@ -58,11 +56,9 @@ from coding_framework.types import Config, TokenScope
 T = TypeVar("T")
 
 
-HEADER_BYTES = 16 * 1024
-HEADER_S = 10.0
-LINGER_S = 5.0
-"""How long the rest of a body may take to arrive whose answer is out already."""
-_FREE_BYTES = 1 << 20
+MOST_BYTES = 1 << 20
+"""Of a request's body, unless its route says otherwise."""
+JSON_DEPTH = 32
 LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 
@@ -121,14 +117,12 @@ class Caller:
 
 
 class Gate:
-    """Lets callers in, by their tokens and limits.
+    """Lets callers in, by their tokens.
 
     Once a token is needed, one is needed until the server ends, whatever becomes of the file.
     """
 
-    def __init__(
-        self, tokens: TokenFile | None, limits: Limits, listen: Listen | None = None
-    ) -> None:
+    def __init__(self, tokens: TokenFile | None, listen: Listen | None = None) -> None:
         """listen: None: this machine alone is served. Raises UsageError where others could reach a
         server that has no token."""
         listen = listen or Listen()
@@ -140,11 +134,8 @@ class Gate:
                 "`cuda-rl token create` (--scope verify to judge, complete for models), or listen "
                 "on 127.0.0.1"
             )
-        self._body_bytes = 0
         self._hosts = {n.lower() for n in ("localhost", socket.gethostname(), *listen.hosts)}
         self.tokens = tokens
-        self.limits = limits
-        self._meter = Meter(limits)
 
     @property
     def needs_token(self) -> bool:
@@ -199,35 +190,6 @@ class Gate:
         if said.get(b"origin", host).rpartition("/")[2] != host:
             raise ApiError(403, "other_origin", "a page of another site may not ask here")
 
-    @contextmanager
-    def body(self, scope: Scope) -> Iterator[BodyRoom]:
-        """Room for a request's body, until `read_object` has read it or the request ends."""
-        room = scope["body_room"] = BodyRoom(self)
-        try:
-            yield room
-        finally:
-            room.release()
-
-    def take_body(self, nbytes: int) -> None:
-        """So many bytes more of bodies are held. Raises ApiError 503 where they are too many."""
-        if self._body_bytes + nbytes > self.limits.bodies_bytes:
-            raise ApiError(
-                503, "busy", "too many large bodies are on their way: wait and ask again",
-                retry_after_s=2.0,
-            )  # fmt: skip
-        self._body_bytes += nbytes
-
-    def give_body(self, nbytes: int) -> None:
-        self._body_bytes -= nbytes
-
-    def running(self, caller: Caller) -> AbstractContextManager[None]:
-        """While a request of the caller's runs. Raises OverLimitError, which is answered 429."""
-        return self._meter.request(caller.id)
-
-    def charge(self, caller: Caller, candidates: int) -> None:
-        """So many kernels will be judged for the caller. Raises OverLimitError."""
-        self._meter.candidates(caller.id, candidates)
-
 
 def is_own_host(host: str, names: Set[str]) -> bool:
     """Whether a `Host` is one of these names, or an address: nobody can make one point elsewhere.
@@ -240,45 +202,34 @@ def is_own_host(host: str, names: Set[str]) -> bool:
     return True
 
 
-class BodyRoom:
-    """What one request's body holds of the room for all bodies. The first MiB is free."""
-
-    def __init__(self, gate: Gate) -> None:
-        self._gate, self._got, self._held = gate, 0, 0
-
-    def grow(self, nbytes: int) -> None:
-        """Raises ApiError 503."""
-        self._got += nbytes
-        more = max(0, self._got - _FREE_BYTES) - self._held
-        if more > 0:
-            self._gate.take_body(more)
-            self._held += more
-
-    def release(self) -> None:
-        self._gate.give_body(self._held)
-        self._held = 0
-
-
 # --- what is asked --------------------------------------------------------------------------------
 
 
-async def read_object(request: Request, limits: Limits) -> dict[str, Any]:
-    """The JSON object of a body. Raises ApiError 400, 408 or 413."""
-    body = await request.body()
-    del request._body  # starlette keeps it as long as the request
+async def read_object(request: Request, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
+    """The JSON object of a body. Raises ApiError 400 or 413."""
     try:
-        value = orjson.loads(body)
+        value = orjson.loads(await _body(request, most_bytes))
     except orjson.JSONDecodeError as e:
         raise ApiError(400, "not_json", f"the body is not JSON ({one_line(str(e), 120)})") from e
-    finally:
-        request.scope["body_room"].release()
     if not isinstance(value, dict):
         raise ApiError(400, "not_an_object", "the body must be a JSON object")
-    if _deeper_than(value, limits.json_depth):
-        raise ApiError(
-            400, "too_deep", f"the body is nested over {limits.json_depth} deep: flatten it"
-        )
+    if _deeper_than(value, JSON_DEPTH):
+        raise ApiError(400, "too_deep", f"the body is nested over {JSON_DEPTH} deep: flatten it")
     return value
+
+
+async def _body(request: Request, most_bytes: int) -> bytes:
+    """Raises ApiError 413, before it holds more than that."""
+    too_large = ApiError(413, "too_large", f"the body has over {most_bytes} bytes: send less")
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length[:20]) > most_bytes:
+        raise too_large
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most_bytes:
+            raise too_large
+    return bytes(body)
 
 
 def parsed(kind: Any, body: dict[str, Any]) -> Any:
@@ -387,7 +338,7 @@ def make_app(title: str, gate: Gate, metrics: HttpMetrics, **settings: Any) -> F
 
 
 _TOLD = (
-    ApiError, OverLimitError, HTTPException, RequestValidationError, UsageError, InfrastructureError
+    ApiError, HTTPException, RequestValidationError, UsageError, InfrastructureError
 )  # fmt: skip
 _ADDRESSES = {
     404: "there is nothing at this address", 405: "this address takes another method"
@@ -403,9 +354,6 @@ def _api_error(request: Request, error: Exception) -> ApiError:
     match error:
         case ApiError():
             return error
-        case OverLimitError():
-            again = error.retry_after_s
-            return ApiError(429, "over_limit", f"{said}: wait and ask again", retry_after_s=again)
         case HTTPException():
             said = _ADDRESSES.get(error.status_code, "the request cannot be answered")
             return ApiError(error.status_code, "http_error", said)
@@ -420,7 +368,7 @@ def _api_error(request: Request, error: Exception) -> ApiError:
 
 
 class _Guard:
-    """Outermost: limits the body, numbers the request, counts the answer, hides our faults."""
+    """Outermost: numbers the request, counts the answer, hides our faults."""
 
     def __init__(self, app: ASGIApp, gate: Gate, metrics: HttpMetrics) -> None:
         self._app, self._gate, self._metrics = app, gate, metrics
@@ -441,9 +389,7 @@ class _Guard:
 
         try:
             self._gate.require_own_site(scope)
-            with self._gate.body(scope) as room:
-                limited = _limited(scope, receive, self._gate.limits, room)
-                await self._app(scope, limited, noted)
+            await self._app(scope, receive, noted)
         except (ClientGoneError, ClientDisconnect):
             statuses.append(499)
         except Exception as e:
@@ -471,112 +417,7 @@ def _our_fault(number: str, error: Exception) -> ApiError:
     )
 
 
-def _limited(scope: Scope, receive: Receive, limits: Limits, room: BodyRoom) -> Receive:
-    """`receive` that ends a body which is too long (413) or too slow (408), or for which there is
-    no room now (503)."""
-    _require_length(scope, limits)
-    ends = time.monotonic() + limits.body_s
-    got, whole = 0, False
-
-    async def limited() -> Message:
-        nonlocal got, whole
-        if whole:
-            return await receive()
-        try:
-            async with asyncio.timeout(max(0.0, ends - time.monotonic())):
-                message = await receive()
-        except TimeoutError:
-            raise ApiError(
-                408, "too_slow", f"the body took over {limits.body_s:g} s: send it faster"
-            ) from None
-        got += len(message.get("body", b""))
-        if got > limits.body_bytes:
-            raise _too_large(limits)
-        room.grow(len(message.get("body", b"")))
-        whole = message["type"] == "http.request" and not message.get("more_body", False)
-        return message
-
-    return limited
-
-
-def _require_length(scope: Scope, limits: Limits) -> None:
-    for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit() and int(value[:20]) > limits.body_bytes:
-            raise _too_large(limits)
-
-
-def _too_large(limits: Limits) -> ApiError:
-    return ApiError(413, "too_large", f"the body has over {limits.body_bytes} bytes: send less")
-
-
 # --- the process ----------------------------------------------------------------------------------
-
-
-class BoundedConnection(HttpToolsProtocol):
-    """uvicorn's, with limits on a request's head, and on the rest of a body whose answer is out; it
-    has none of either."""
-
-    _head_bytes = 0
-    _late: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._await_head()
-
-    def _await_head(self) -> None:
-        self._head_bytes = 0
-        self._settle()
-        self._late = self.loop.call_later(HEADER_S, self._end_late)
-
-    def _settle(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
-
-    def _end_late(self) -> None:
-        if not self.transport.is_closing():
-            self.transport.close()
-
-    def data_received(self, data: bytes) -> None:
-        if self._late is not None:
-            self._head_bytes += len(data)
-        super().data_received(data)
-        if self._late is not None and self._head_bytes > HEADER_BYTES:
-            self._end_late()
-        self._end_when_idle()
-
-    def _end_when_idle(self) -> None:
-        """What came may be no request: uvicorn's own timer ended with it."""
-        idle = self.cycle is None or self.cycle.response_complete
-        waits = self._late is not None or self.timeout_keep_alive_task is not None
-        if idle and not waits and not self.transport.is_closing():
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self.cycle.response_complete and self.cycle.more_body:
-            self._settle()
-            self._late = self.loop.call_later(LINGER_S, self._end_late)
-
-    def on_message_complete(self) -> None:
-        super().on_message_complete()
-        if self.cycle.response_complete:
-            self._settle()
-
-    def on_message_begin(self) -> None:
-        if self._late is None:
-            self._await_head()
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._settle()
-        super().on_headers_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._settle()
-        super().connection_lost(exc)
 
 
 def run_app(
@@ -607,7 +448,7 @@ async def _serve(app: FastAPI, listen: Listen, started: Callable[[str], None]) -
 def server_of(app: FastAPI, listen: Listen, started: Callable[[str], None]) -> uvicorn.Server:
     """The server of an application; `serve` runs it, `should_exit` ends it."""
     config = uvicorn.Config(
-        app, host=listen.host, port=listen.port, http=BoundedConnection,
+        app, host=listen.host, port=listen.port,
         log_config=None, access_log=False, server_header=False, proxy_headers=False,
         timeout_graceful_shutdown=10, timeout_keep_alive=30,
     )  # fmt: skip

@@ -87,14 +87,12 @@ class JudgeServer:
 
     async def _answer(self, request: Request) -> Response:
         caller = self._gate.caller(request, "verify")
-        with self._gate.running(caller):
-            body = await read_object(request, self._gate.limits)
-            many = "kernels" in body
-            asked = await asyncio.to_thread(_read_all, body, caller)
-            self._gate.charge(caller, len(asked))
-            self._require_room(caller.id, len(asked))
-            jobs = [self._start(caller.id, self._one(caller.id, each)) for each in asked]
-            done = await asyncio.gather(*map(asyncio.shield, jobs), return_exceptions=True)
+        body = await read_object(request, MOST_BYTES)
+        many = "kernels" in body
+        asked = await asyncio.to_thread(_read_all, body, caller)
+        self._require_room(caller.id, len(asked))
+        jobs = [self._start(caller.id, self._one(caller.id, each)) for each in asked]
+        done = await asyncio.gather(*map(asyncio.shield, jobs), return_exceptions=True)
         if not many:
             return as_json(_verdict_of(done[0]))
         results = [_result(each.id, found) for each, found in zip(asked, done, strict=True)]

@@ -38,6 +38,8 @@ from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
 from coding_framework.types import Message, Policy, SamplingParams
 
+MOST_BYTES = 8 << 20
+"""Of a body."""
 DEFAULT_TOKENS = 1024
 """Of an answer, where the request does not say and the context has room."""
 RETRY_S = 5.0
@@ -98,16 +100,15 @@ class PolicyServer:
         return listed(self._policies, weights_sha256=self._weights)
 
     async def _chat(self, request: Request) -> Response:
-        caller = self._gate.caller(request, "complete")
-        with self._gate.running(caller):
-            asked = parsed(PolicyRequest, await read_object(request, self._gate.limits))
-            policy = self._policy(asked.model)
-            if self._taken >= self._queue:
-                raise ApiError(
-                    503, "busy", f"{self._taken} requests wait or run: wait and ask again",
-                    retry_after_s=RETRY_S,
-                )  # fmt: skip
-            answer = await while_connected(request, self._answer(policy, asked))
+        self._gate.caller(request, "complete")
+        asked = parsed(PolicyRequest, await read_object(request, MOST_BYTES))
+        policy = self._policy(asked.model)
+        if self._taken >= self._queue:
+            raise ApiError(
+                503, "busy", f"{self._taken} requests wait or run: wait and ask again",
+                retry_after_s=RETRY_S,
+            )  # fmt: skip
+        answer = await while_connected(request, self._answer(policy, asked))
         if asked.stream:
             return EventSourceResponse(_chunks(answer), sep="\n")
         return as_json(answer)

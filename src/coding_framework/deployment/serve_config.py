@@ -10,7 +10,6 @@ import yaml
 from pydantic import AnyHttpUrl, Field, ValidationError, model_validator
 
 from coding_framework.deployment.http import Listen
-from coding_framework.deployment.limits import Limits
 from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
@@ -59,7 +58,6 @@ class ServeConfig(Config):
     versions: dict[str, VersionSpec] = Field(min_length=1)
     endpoints: dict[str, EndpointConfig] = Field(min_length=1)
     judge: JudgeConfig = JudgeConfig()
-    limits: Limits = Limits()
     references: Literal["registered", "sandboxed"] = "registered"
     """Whose PyTorch references are judged against: ours alone, or also those of callers, in a
     sandbox and on the emulator."""
@@ -128,5 +126,5 @@ def _complaint(error: Any) -> str:
 
 
 def _keys(config: type[Config]) -> set[str]:
-    parts = (config, Listen, BackendConfig, VersionSpec, EndpointConfig, JudgeConfig, Limits)
+    parts = (config, Listen, BackendConfig, VersionSpec, EndpointConfig, JudgeConfig)
     return {name for part in parts for name in part.model_fields}

@@ -1,6 +1,6 @@
 """`ModelServer`: OpenAI's protocol, and with a task the fastest verified kernel with its receipt.
 
-    request -> caller, limits -> task -> who answers -> exposure -> n conversations, judged
+    request -> caller -> task -> who answers -> exposure -> n conversations, judged
       -> outcome -> the fastest verified kernel with a signed receipt, or that there is none
 
 Guaranteed: nothing is called verified without a `correct` verdict of this server's judge; the
@@ -16,7 +16,7 @@ import hashlib
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
-from contextlib import ExitStack, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,7 +38,6 @@ from coding_framework.deployment.chat import (
     TaskOfRequest,
     TaskReader,
     VerifyRequest,
-    chat_request,
     chunk_of,
     completion,
     listed,
@@ -288,14 +287,12 @@ class ModelServer:
 
     async def _chat(self, request: Request) -> Response:
         caller = self.gate.caller(request, "complete")
-        with ExitStack() as stack:
-            stack.enter_context(self.gate.running(caller))
-            chat = chat_request(await read_object(request, self.gate.limits), self.gate.limits)
-            asked = await while_connected(request, self._asked(request, caller, chat))
-            if chat.stream:
-                return _Stream(self, asked, stack.pop_all())
-            answer = await while_connected(request, self._answer(asked))
-            return as_json(answer, headers=_headers(answer))
+        chat: ChatRequest = parsed(ChatRequest, await read_object(request))
+        asked = await while_connected(request, self._asked(request, caller, chat))
+        if chat.stream:
+            return _stream(self, asked)
+        answer = await while_connected(request, self._answer(asked))
+        return as_json(answer, headers=_headers(answer))
 
     async def _asked(self, request: Request, caller: Caller, chat: ChatRequest) -> Asked:
         """What is asked for, admitted. Raises ApiError."""
@@ -325,7 +322,7 @@ class ModelServer:
 
     def _reading(self, caller: Caller) -> Reading:
         reader = self._callers.read if self._callers is not None else None
-        return Reading(self._references, reader, caller.id, lambda: self.gate.charge(caller, 1))
+        return Reading(self._references, reader, caller.id)
 
     def _unit_value(self, request: Request, caller: Caller, chat: ChatRequest) -> str:
         session = request.headers.get("x-cudarl-session")
@@ -343,14 +340,13 @@ class ModelServer:
                 )  # fmt: skip
             return
         if asked.kept is None:
-            judge = self._judge_of(asked.found)
-            self._require_judge(judge, asked.caller, asked.wanted.candidates * asked.wanted.turns)
+            self._require_judge(self._judge_of(asked.found), asked.caller)
         if said.target not in (None, self._judges_on):
             raise ApiError(
                 400, "wrong_target", f"this server judges on {self._judges_on}: leave target out"
             )
 
-    def _require_judge(self, judge: JudgeQueue, caller: Caller, verdicts: int) -> None:
+    def _require_judge(self, judge: JudgeQueue, caller: Caller) -> None:
         if self._judge_ready is not None:
             raise ApiError(
                 503, "judge_not_ready", f"{self._judge_ready}: ask again later", retry_after_s=5.0
@@ -361,7 +357,6 @@ class ModelServer:
                 429, "judge_busy", f"{waiting} verdicts of yours wait already: ask again later",
                 retry_after_s=5.0,
             )  # fmt: skip
-        self.gate.charge(caller, verdicts)
 
     async def _kept(self, asked: Asked) -> KeptAnswer | None:
         """The registry's kernel for the request; None where the model is asked: there is none, it
@@ -577,16 +572,11 @@ class ModelServer:
 
     async def _verify(self, request: Request) -> Response:
         caller = self.gate.caller(request, "verify")
-        with self.gate.running(caller):
-            body = await read_object(request, self.gate.limits)
-            asked = parsed(VerifyRequest, body)
-            found = await while_connected(
-                request, named_or_brought(asked.task, self._reading(caller))
-            )
-            judge = self._judge_of(found)
-            self._require_judge(judge, caller, 1)
-            judging = judge.of(caller.id)(found.task, asked.code)
-            verdict = await while_connected(request, judging)
+        asked = parsed(VerifyRequest, await read_object(request))
+        found = await while_connected(request, named_or_brought(asked.task, self._reading(caller)))
+        judge = self._judge_of(found)
+        self._require_judge(judge, caller)
+        verdict = await while_connected(request, judge.of(caller.id)(found.task, asked.code))
         receipt = self._receipt(found, verdict).model_dump(mode="json") if verdict.correct else None
         return as_json({"verdict": verdict.model_dump(mode="json"), "receipt": receipt})
 
@@ -594,11 +584,10 @@ class ModelServer:
         """What a caller says of its answer."""
         assert self._manager is not None
         caller = self.gate.caller(request, "complete")
-        with self.gate.running(caller):
-            said = parsed(Feedback, await read_object(request, self.gate.limits))
-            record = self._manager.experiments.record_feedback
-            whose = self.traffic.unit(caller.id)
-            new = await asyncio.to_thread(record, said.request_id, said.metric, said.value, whose)
+        said = parsed(Feedback, await read_object(request))
+        record = self._manager.experiments.record_feedback
+        whose = self.traffic.unit(caller.id)
+        new = await asyncio.to_thread(record, said.request_id, said.metric, said.value, whose)
         return as_json({"recorded": new})
 
     # --- streams ----------------------------------------------------------------------------------
@@ -654,24 +643,16 @@ class ModelServer:
             await asyncio.shield(finished)
 
 
-class _Stream(EventSourceResponse):
-    """Server-sent events, whose limits are given back when the connection ends."""
+def _stream(server: ModelServer, asked: Asked) -> EventSourceResponse:
+    """Server-sent events, with a comment on how far it is every few seconds."""
 
-    def __init__(self, server: ModelServer, asked: Asked, held: ExitStack) -> None:
-        super().__init__(
-            server.events(asked),
-            ping=PROGRESS_S,
-            ping_message_factory=lambda: ServerSentEvent(
-                comment=asked.search.progress() if asked.search is not None else "waiting",
-                sep="\n",
-            ),
-            sep="\n",
-        )
-        self._held = held
+    def progress() -> ServerSentEvent:
+        comment = asked.search.progress() if asked.search is not None else "waiting"
+        return ServerSentEvent(comment=comment, sep="\n")
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        with self._held:
-            await super().__call__(scope, receive, send)
+    return EventSourceResponse(
+        server.events(asked), ping=PROGRESS_S, ping_message_factory=progress, sep="\n"
+    )
 
 
 def _completion(asked: Asked, content: str, extra: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The judge for coding agents, by the Model Context Protocol: over stdio, or HTTP.
 
-A result is text that an agent can act on, of at most `MOST_CHARS`. Over HTTP callers, limits and
-tokens are those of the judge server, and no file of this machine is read: a caller's tasks are
-names. Over stdio the caller is this user, who may name files.
+A result is text that an agent can act on, of at most `MOST_CHARS`. Over HTTP callers and tokens
+are those of the judge server, and no file of this machine is read: a caller's tasks are names. Over
+stdio the caller is this user, who may name files.
 """
 
 from __future__ import annotations
@@ -148,8 +148,9 @@ class JudgeTools:
         except (OSError, ValueError) as e:
             raise UsageError(f"the kernel file {kernel!r} cannot be read: {e}") from e
 
-    def app(self, gate: Gate) -> FastAPI:
-        """The server over HTTP, at /mcp, for callers that `gate` lets in with the scope verify."""
+    def app(self, gate: Gate, most_bytes: int) -> FastAPI:
+        """The server over HTTP, at /mcp, for callers that `gate` lets in with the scope verify.
+        most_bytes: of a message."""
         from mcp.server.transport_security import TransportSecuritySettings
         from starlette.requests import Request
 
@@ -158,15 +159,13 @@ class JudgeTools:
         inner = self.server.streamable_http_app(
             json_response=True,
             stateless_http=True,
-            max_request_body_size=gate.limits.body_bytes,
+            max_request_body_size=most_bytes,
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-            caller = gate.caller(Request(scope, receive), "verify")
-            with gate.running(caller):
-                gate.charge(caller, 1)
-                await inner(scope, receive, send)
+            gate.caller(Request(scope, receive), "verify")
+            await inner(scope, receive, send)
 
         app = make_app(
             "mcp", gate, HttpMetrics(), lifespan=lambda _: inner.router.lifespan_context(inner)

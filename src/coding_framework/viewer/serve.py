@@ -29,7 +29,7 @@ def serve(
     """Serves until Ctrl-C. Raises UsageError for an address that others reach, without a token."""
     import uvicorn
 
-    from coding_framework.deployment.http import LOCAL_HOSTS, BoundedConnection
+    from coding_framework.deployment.http import LOCAL_HOSTS
     from coding_framework.viewer.app import make_app
 
     if token is None and host not in LOCAL_HOSTS:
@@ -52,7 +52,7 @@ def serve(
 
         webbrowser.open(address)
     config = uvicorn.Config(
-        app, http=BoundedConnection, log_level="warning", access_log=False,
+        app, log_level="warning", access_log=False,
         timeout_graceful_shutdown=1, lifespan="off",
     )  # fmt: skip
     with indexing(paths, indexes, code=code):

@@ -1,52 +1,40 @@
-"""Tokens, limits and errors that every server of ours has."""
+"""Tokens and errors that every server of ours has."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import socket
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
-from coding_framework.deployment import http
 from coding_framework.deployment.http import (
+    MOST_BYTES,
     Gate,
     HttpMetrics,
     Listen,
     make_app,
     read_object,
 )
-from coding_framework.deployment.limits import Bucket, Limits, Meter, OverLimitError
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.store.folder import one_at_a_time
-from support.serving import app_served
 
 pytestmark = pytest.mark.unit
-SCOPE = {
-    "type": "http", "method": "POST", "path": "/echo", "raw_path": b"/echo",
-    "query_string": b"", "headers": [], "http_version": "1.1", "scheme": "http",
-    "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2), "root_path": "",
-}  # fmt: skip
 
 
-def app_of(gate: Gate) -> FastAPI:
+def app_of(gate: Gate, most_bytes: int = MOST_BYTES) -> FastAPI:
     app = make_app("test", gate, HttpMetrics())
 
     @app.post("/echo")
     async def echo(request: Request) -> Any:
-        caller = gate.caller(request, "verify")
-        with gate.running(caller):
-            return await read_object(request, gate.limits)
+        gate.caller(request, "verify")
+        return await read_object(request, most_bytes)
 
     @app.get("/crash")
     async def crash() -> None:
@@ -59,9 +47,9 @@ def app_of(gate: Gate) -> FastAPI:
     return app
 
 
-def client_of(tokens: TokenFile | None = None, **limits: Any) -> TestClient:
-    gate = Gate(tokens, Limits(**limits))
-    return TestClient(app_of(gate), base_url="http://127.0.0.1", raise_server_exceptions=False)
+def client_of(tokens: TokenFile | None = None, most_bytes: int = MOST_BYTES) -> TestClient:
+    app = app_of(Gate(tokens), most_bytes)
+    return TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
 
 
 def test_without_tokens_a_local_caller_is_let_in() -> None:
@@ -88,7 +76,7 @@ def sent(client: TestClient, path: str, **headers: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost", "10.0.0.7:80", "[::1]:9", "ours"])
 def test_a_server_is_asked_by_its_addresses_and_names(host: str) -> None:
-    client = TestClient(app_of(Gate(None, Limits(), Listen(hosts=("Ours",)))))
+    client = TestClient(app_of(Gate(None, Listen(hosts=("Ours",)))))
     assert sent(client, "/healthz", host=host) == (200, "")
 
 
@@ -219,13 +207,13 @@ def test_a_body_that_cannot_be_read_is_told_in_a_sentence(
     body: bytes, status: int, kind: str
 ) -> None:
     size = 1024 if status == 413 else 1 << 20
-    answer = client_of(body_bytes=size).post("/echo", content=body)
+    answer = client_of(most_bytes=size).post("/echo", content=body)
     assert (answer.status_code, answer.json()["error"]["type"]) == (status, kind)
 
 
 def test_a_body_without_its_length_is_limited_too() -> None:
     chunks = iter([b'{"a": "', b"x" * 3000, b'"}'])
-    answer = client_of(body_bytes=1024).post("/echo", content=chunks)
+    answer = client_of(most_bytes=1024).post("/echo", content=chunks)
     assert answer.status_code == 413
 
 
@@ -249,42 +237,12 @@ def test_a_wrong_address_is_an_error_of_the_same_form(path: str, status: int) ->
     assert (answer.status_code, answer.json()["error"]["type"]) == (status, "http_error")
 
 
-def test_more_requests_than_allowed_are_429_with_the_wait() -> None:
-    client = client_of(requests_per_s=0.5)
-    answers = [client.post("/echo", json={}) for _ in range(3)]
-    assert answers[-1].status_code == 429
-    assert int(answers[-1].headers["retry-after"]) >= 1
-
-
 def test_metrics_count_answers_by_route_and_not_by_path() -> None:
     client = client_of()
     client.get("/nothing/1")
     client.get("/nothing/2")
     text = client.get("/metrics").text
     assert 'cuda_rl_http_responses_total{route="other",status="404"} 2.0' in text
-
-
-def test_a_bucket_gives_its_capacity_at_once_and_then_its_rate() -> None:
-    bucket = Bucket(capacity=2.0, per_s=1.0)
-    assert [bucket.take(1.0, 0.0) for _ in range(3)] == [0.0, 0.0, 1.0]
-    assert bucket.take(1.0, 1.0) == 0.0
-
-
-def test_a_bucket_lends_what_is_more_than_it_holds_and_waits_for_the_debt() -> None:
-    bucket = Bucket(capacity=2.0, per_s=1.0)
-    assert bucket.take(5.0, 0.0) == 0.0
-    assert bucket.take(1.0, 0.0) == pytest.approx(4.0)
-
-
-def test_requests_that_run_are_counted_until_they_end() -> None:
-    meter = Meter(Limits(concurrent=1))
-    with meter.request("a"):
-        with pytest.raises(OverLimitError), meter.request("a"):
-            pass
-        with meter.request("b"):
-            pass
-    with meter.request("a"):
-        pass
 
 
 @pytest.mark.parametrize("becomes", ["moved", "emptied", "damaged"])
@@ -316,7 +274,7 @@ def test_a_token_that_is_made_while_a_server_runs_shuts_it_for_good(tmp_path: Pa
 def test_metrics_of_an_address_that_others_reach_need_a_token(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens")
     _, secret = tokens.create(["complete"])
-    app = app_of(Gate(tokens, Limits(), Listen(host="0.0.0.0")))
+    app = app_of(Gate(tokens, Listen(host="0.0.0.0")))
     client = TestClient(app, base_url="http://127.0.0.1")
     assert client.get("/metrics").status_code == 401
     header = {"Authorization": f"Bearer {secret}"}
@@ -324,115 +282,10 @@ def test_metrics_of_an_address_that_others_reach_need_a_token(tmp_path: Path) ->
     assert client_of(tokens).get("/metrics").status_code == 200
 
 
-async def test_large_bodies_that_come_at_once_have_room_together_for_so_many_bytes() -> None:
-    gate = Gate(None, Limits(body_bytes=8 << 20, bodies_bytes=(4 << 20) + 100))
-    app = app_of(gate)
-
-    def body_of(size: int, go_on: asyncio.Event) -> tuple[Any, Any, list[int]]:
-        """A request whose last bytes wait: ASGI's receive and send, and the status."""
-        parts, statuses = iter([b'{"a": "', b"x" * size]), list[int]()
-
-        async def receive() -> Any:
-            for part in parts:
-                return {"type": "http.request", "body": part, "more_body": True}
-            await go_on.wait()
-            return {"type": "http.request", "body": b'"}', "more_body": False}
-
-        async def send(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                statuses.append(message["status"])
-
-        return receive, send, statuses
-
-    go_on, tasks, told = asyncio.Event(), [], []
-    for size in (3 << 20, 3 << 20, 3 << 20, 1 << 19):
-        receive, send, statuses = body_of(size, go_on)
-        tasks.append(asyncio.create_task(app(dict(SCOPE), receive, send)))
-        told.append(statuses)
-        await asyncio.sleep(0.05)
-    assert told == [[], [], [503], []]  # 2 MiB beyond the first of each
-    go_on.set()
-    await asyncio.gather(*tasks)
-    assert told == [[200], [200], [503], [200]]
-    assert gate._body_bytes == 0
-
-
-REQUEST = b"POST /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 8\r\n\r\n{}      "
-REFUSED = b"POST /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999\r\n\r\n"
-
-
-def test_no_connection_stays_open_whatever_its_client_sends_and_then_does_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A request that stops after any of its bytes, a body that goes on after its answer, line ends
-    that are no request."""
-    for name in ("HEADER_S", "LINGER_S"):
-        monkeypatch.setattr(http, name, 0.5)
-    app = app_of(Gate(None, Limits(body_s=0.5)))
-    with app_served(app, timeout_keep_alive=1) as url:
-        where = urlsplit(url)
-        sent = [REQUEST[:n] for n in range(0, len(REQUEST) + 1, 7)]
-        sent += [REQUEST + b"\r\n", REQUEST + REQUEST[:30], REFUSED, REFUSED + b"x" * 50]
-        held = []
-        for data in sent:
-            made = socket.create_connection((where.hostname, where.port or 80), timeout=60)
-            made.sendall(data)
-            held.append(made)
-        trickling = held[-1]
-        ends, closed = time.monotonic() + 6.0, set[int]()
-        while len(closed) < len(held) and time.monotonic() < ends:
-            with contextlib.suppress(OSError):
-                trickling.send(b"x")
-            for number, made in enumerate(held):
-                made.settimeout(0.01)
-                with contextlib.suppress(TimeoutError):
-                    try:
-                        over = not made.recv(1 << 16)
-                    except ConnectionError:
-                        over = True
-                    closed |= {number} if over else set()
-        assert [sent[n] for n in range(len(held)) if n not in closed] == []
-        for made in held:
-            made.close()
-
-
 def test_other_addresses_need_a_token(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens")
     with pytest.raises(UsageError, match="token create"):
-        Gate(tokens, Limits(), Listen(host="0.0.0.0"))
+        Gate(tokens, Listen(host="0.0.0.0"))
     tokens.create(["complete"])
-    Gate(tokens, Limits(), Listen(host="0.0.0.0"))
-    Gate(None, Limits())
-
-
-async def test_a_body_that_comes_too_slowly_ends_with_408() -> None:
-    gate = Gate(None, Limits(body_s=0.05))
-    app = app_of(gate)
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        await asyncio.sleep(3600)
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    await app(dict(SCOPE), receive, send)
-    assert sent[0]["status"] == 408
-
-
-def test_candidates_are_counted_for_each_caller() -> None:
-    meter = Meter(Limits(candidates_per_min=10), clock=lambda: 0.0)
-    meter.candidates("a", 10)
-    with pytest.raises(OverLimitError) as over:
-        meter.candidates("a", 1)
-    assert over.value.retry_after_s == pytest.approx(6.0)
-    meter.candidates("b", 1)
-
-
-def test_a_request_that_is_refused_is_not_counted_as_running() -> None:
-    meter = Meter(Limits(concurrent=1, requests_per_s=1.0), clock=lambda: 0.0)
-    for _ in range(2):
-        with meter.request("a"):
-            pass
-    with pytest.raises(OverLimitError, match="a second"):
-        meter.request("a").__enter__()
+    Gate(tokens, Listen(host="0.0.0.0"))
+    Gate(None)

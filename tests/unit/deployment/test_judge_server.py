@@ -13,7 +13,6 @@ from fastapi.testclient import TestClient
 from coding_framework.data.registry import find_task
 from coding_framework.deployment.http import Gate
 from coding_framework.deployment.judge_server import JudgeServer
-from coding_framework.deployment.limits import Limits
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.errors import InfrastructureError
 from coding_framework.types import Candidate, Status, Task, Verdict
@@ -37,8 +36,8 @@ async def judge(task: Task, code: str) -> Verdict:
     return said_of(task, code)
 
 
-def client(tokens: TokenFile | None = None, *, queue: int = 4, **limits: Any) -> TestClient:
-    server = JudgeServer(judge, Gate(tokens, Limits(**limits)), queue=queue)
+def client(tokens: TokenFile | None = None, *, queue: int = 4) -> TestClient:
+    server = JudgeServer(judge, Gate(tokens), queue=queue)
     return TestClient(server.app, base_url="http://127.0.0.1", raise_server_exceptions=False)
 
 
@@ -124,7 +123,7 @@ class HeldJudge:
 
 async def test_what_was_taken_is_judged_though_its_client_goes_and_a_full_queue_says_so() -> None:
     held = HeldJudge()
-    server = JudgeServer(held, Gate(None, Limits()), queue=1)
+    server = JudgeServer(held, Gate(None), queue=1)
     transport = httpx.ASGITransport(server.app)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
 

@@ -16,7 +16,6 @@ from coding_framework.agents.policies import ScriptedPolicy
 from coding_framework.cli import main
 from coding_framework.deployment.backends import Backend, BackendPolicy, Used
 from coding_framework.deployment.http import Gate
-from coding_framework.deployment.limits import Limits
 from coding_framework.deployment.policy_server import PolicyServer
 from coding_framework.deployment.serve_config import BackendConfig
 from coding_framework.deployment.tokens import TokenFile
@@ -55,7 +54,7 @@ def policies() -> dict[str, Counted]:
 
 @pytest.fixture
 def url(policies: dict[str, Counted]) -> Iterator[str]:
-    server = PolicyServer(policies, Gate(None, Limits()), queue=2, weights={"base": "aa"})
+    server = PolicyServer(policies, Gate(None), queue=2, weights={"base": "aa"})
     with app_served(server.app) as url:
         yield url
 
@@ -105,7 +104,7 @@ async def test_who_comes_to_a_full_queue_is_told_when_to_come_again() -> None:
             await go.wait()
             return Generation(text="done")
 
-    server = PolicyServer({"base": Slow("x")}, Gate(None, Limits()), queue=1)
+    server = PolicyServer({"base": Slow("x")}, Gate(None), queue=1)
     transport = httpx.ASGITransport(server.app)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         first = asyncio.create_task(client.post("/v1/chat/completions", json=ASK))
@@ -138,7 +137,7 @@ async def test_our_backend_asks_it_and_notices_other_weights(url: str) -> None:
 def test_a_token_is_needed_where_there_is_one(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens")
     _, secret = tokens.create(["complete"])
-    server = PolicyServer({"base": Counted("x")}, Gate(tokens, Limits()), queue=2)
+    server = PolicyServer({"base": Counted("x")}, Gate(tokens), queue=2)
     client = TestClient(server.app, base_url="http://127.0.0.1")
     assert client.post("/v1/chat/completions", json=ASK).status_code == 401
     headers = {"Authorization": f"Bearer {secret}"}
