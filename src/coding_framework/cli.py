@@ -53,6 +53,7 @@ from coding_framework.commands.failures import (
 )
 from coding_framework.commands.flags import FlagParser
 from coding_framework.errors import CodingFrameworkError
+from coding_framework.store.events import log
 
 COMMANDS = (
     quickstart,
@@ -116,7 +117,7 @@ def _run(argv: Sequence[str]) -> int:
     args = build_parser().parse_args(argv)
     from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 
-    configure_logging()
+    log.configure = configure_logging
     quiet_libraries()
     status: int = args.run(args)
     sys.stdout.flush()

@@ -3,16 +3,17 @@ warnings on stderr, nothing on stdout."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
 from pathlib import Path
-from typing import Any, TextIO
-
-import structlog
-from structlog.typing import EventDict, WrappedLogger
+from typing import TYPE_CHECKING, Any, TextIO
 
 from coding_framework.paths import write_error
+
+if TYPE_CHECKING:  # it imports rich and pygments, which most commands never need
+    from structlog.typing import EventDict, WrappedLogger
 
 PLAIN = "logs/training.log"
 _QUIET = {
@@ -31,14 +32,15 @@ class _Tee:
 
     def __init__(self, file: TextIO | None, plain: TextIO | None) -> None:
         self._files = {"json": file, "plain": plain}
-        self._json = structlog.processors.JSONRenderer(default=str)
 
     def __call__(self, logger: WrappedLogger, name: str, event: EventDict) -> str:
-        self._write("json", str(self._json(logger, name, dict(event))))
+        from structlog import DropEvent
+
+        self._write("json", json.dumps(event, default=str))
         self._write("plain", f"{str(event.get('timestamp', ''))[:19]} {_for_people(event)}")
         if event.get("level") in ("warning", "error", "critical"):
             print(_for_people(event), file=sys.stderr, flush=True)
-        raise structlog.DropEvent
+        raise DropEvent
 
     def _write(self, kind: str, line: str) -> None:
         """A log that cannot be written ends with a warning: it must not end the work."""
@@ -58,6 +60,8 @@ def configure_logging(log_file: Path | None = None) -> None:
 
     Raises InfrastructureError where the log file cannot be opened.
     """
+    import structlog
+
     file = plain = None
     if log_file is not None:
         file = _opened(log_file)

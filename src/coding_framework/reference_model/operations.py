@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
 
 def names(text: str) -> frozenset[str]:
@@ -87,6 +86,9 @@ class OperationCounter(OperationMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()
+        from torch.utils.flop_counter import flop_registry  # with Triton, where there is one
+
+        self._formulas = flop_registry
         self.flops = 0
         """Of matrix products and convolutions, by PyTorch's own formulas."""
         self.elements = 0
@@ -122,7 +124,7 @@ class OperationCounter(OperationMode):  # type: ignore[no-untyped-call]
         given = list(_tensors((args, tuple(kwargs.values()))))
         result = _normed(func, args) or func(*args, **kwargs)
         made = list(_tensors(result if isinstance(result, tuple) else (result,)))
-        formula = flop_registry.get(func._overloadpacket)
+        formula = self._formulas.get(func._overloadpacket)
         flops = 0 if formula is None else int(formula(*args, **kwargs, out_val=result))
         self.flops += flops
         if not func.is_view:

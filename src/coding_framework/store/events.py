@@ -8,11 +8,15 @@ here because every package above may notice something.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 
 class EventLog:
     """The logger of every module; structlog is imported with the first event."""
+
+    configure: Callable[[], object] = staticmethod(lambda: None)
+    """What a command configures structlog by, called then."""
 
     def __getattr__(self, level: str) -> Any:
         """What takes an event of this level: "info", "warning", "exception"."""
@@ -20,8 +24,9 @@ class EventLog:
             raise AttributeError(level)
         import structlog
 
-        configured = structlog.is_configured()
-        logger = None if configured else structlog.PrintLogger(sys.stderr)
+        if not structlog.is_configured():
+            self.configure()
+        logger = None if structlog.is_configured() else structlog.PrintLogger(sys.stderr)
         return getattr(structlog.wrap_logger(logger), level)
 
 
