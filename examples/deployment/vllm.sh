@@ -108,10 +108,10 @@ ask --users "${USERS:-60}" --at-once "${AT_ONCE:-16}" --candidates 1 --turns 1 |
 over() { run deploy status cuda-kernels --database "$db" | grep -Eq 'PROMOTED|ROLLED_BACK|STOPPED'; }
 await 120 "$serve" over
 run deploy status cuda-kernels --database "$db"
-run deploy export --database "$db" | sed 1d | "$python" -c '
-import collections, json, sys
-events = [json.loads(line) for line in sys.stdin]
-print(collections.Counter((e["kind"], e["variant"]) for e in events if e["variant"]))
-print(collections.Counter((e["variant"], json.loads(e["body"])["status"])
-                          for e in events if e["kind"] == "outcome"))'
+"$python" -c '
+import collections, json, sqlite3, sys
+events = sqlite3.connect(sys.argv[1]).execute("SELECT kind, variant, body FROM event").fetchall()
+print(collections.Counter((kind, variant) for kind, variant, _ in events if variant))
+print(collections.Counter((variant, json.loads(body)["status"])
+                          for kind, variant, body in events if kind == "outcome"))' "$db"
 echo "# all of it held"

@@ -94,7 +94,6 @@ def _add_readers(actions: Any) -> None:
     p = _action(actions, "history", _history, "Show every change, who made it, and why.")
     p.add_argument("alias", nargs="?", metavar="ALIAS", help="default: all")
     add_json(p, "print one JSON object a change")
-    _action(actions, "export", _export, "Print every event as a line of JSON.")
 
 
 def _action(actions: Any, name: str, work: Callable[[Namespace], int], text: str) -> Any:
@@ -253,12 +252,6 @@ def _history(args: Namespace) -> int:
         after = " ".join(f"{k}={v}" for k, v in entry["after"].items())
         why = f": {entry['reason']}" if entry["reason"] else ""
         print(f"{entry['at']}  {entry['actor']:<12} {entry['action']:<10} {after}{why}")
-    return EXIT_OK
-
-
-def _export(args: Namespace) -> int:
-    for line in _manager(args).store.export():
-        print(line)
     return EXIT_OK
 
 

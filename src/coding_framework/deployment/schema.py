@@ -51,6 +51,8 @@ DROP TABLE checkpoint;
 DROP TABLE look;
 DROP TABLE archive;
 DROP TABLE backend;
+DROP TABLE clock;
+ALTER TABLE event DROP COLUMN boot;
 ALTER TABLE audit DROP COLUMN prev_sha256;
 ALTER TABLE audit DROP COLUMN sha256;
 ALTER TABLE experiment DROP COLUMN config_sha256;

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -113,15 +112,6 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-@lru_cache(maxsize=1)
-def boot_id() -> str:
-    """Of this start of the machine: its clocks count from there."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return "unknown"
-
-
 _TABLES: dict[type, str] = {
     Event: "event",
     ExperimentRow: "experiment",
@@ -193,9 +183,9 @@ class Transaction(Rows):
     ) -> bool:
         """Append an event; False where its id is in the log already."""
         done = self._db.execute(
-            "INSERT INTO event(id, ts_us, boot, experiment, kind, unit, variant, request, body)"
-            " VALUES(?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO NOTHING",
-            (event_id, self.now_us, boot_id(), experiment, kind, unit, variant, request, body),
+            "INSERT INTO event(id, ts_us, experiment, kind, unit, variant, request, body)"
+            " VALUES(?,?,?,?,?,?,?,?) ON CONFLICT(id) DO NOTHING",
+            (event_id, self.now_us, experiment, kind, unit, variant, request, body),
         )
         return self._added(done)
 
@@ -211,10 +201,10 @@ class Transaction(Rows):
     def _add_about(self, request: str, kind: str, suffix: str, body: str) -> bool:
         """With the unit and variant of its exposure."""
         done = self._db.execute(
-            "INSERT INTO event(id, ts_us, boot, experiment, kind, unit, variant, request, body)"
-            " SELECT request || ':' || ?, ?, ?, experiment, ?, unit, variant, request, ?"
+            "INSERT INTO event(id, ts_us, experiment, kind, unit, variant, request, body)"
+            " SELECT request || ':' || ?, ?, experiment, ?, unit, variant, request, ?"
             " FROM event WHERE id = ? ON CONFLICT(id) DO NOTHING",
-            (suffix, self.now_us, boot_id(), kind, body, f"{request}:e"),
+            (suffix, self.now_us, kind, body, f"{request}:e"),
         )
         return self._added(done)
 
@@ -316,16 +306,15 @@ class Transaction(Rows):
 class DeploymentStore(Rows):
     """One connection to the database, for any thread of this process; not for a forked child.
 
-    clock: microseconds, for tests; by default the machine's time since its start, put on the wall
-    clock once, so that setting the clock moves no window. After a start of the machine it goes on
-    from the newest event at the latest, also where the wall clock is behind.
+    clock: microseconds, for tests; by default the wall clock's. Where that is set back, the next
+    event still comes after the newest one.
     """
 
     def __init__(
         self,
         path: Path,
         *,
-        clock: Callable[[], int] | None = None,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1000,
         durable: bool = True,
         check: bool = False,
         read_only: bool = False,
@@ -335,7 +324,7 @@ class DeploymentStore(Rows):
         durable: survive a power cut (False: only a kill). check: read all of it and refuse a
         damaged one. read_only: change nothing, and leave no file beside it. Raises StorageError.
         """
-        self.path = path
+        self.path, self._clock = path, clock
         self._lock = threading.RLock()
         with _told(path):
             if read_only:
@@ -350,7 +339,6 @@ class DeploymentStore(Rows):
                 self._db, path, len(MIGRATIONS),
                 update=f"`cuda-rl deploy status --database {path}` brings it up to date",
             )  # fmt: skip
-            self._clock = clock or self._machine_clock(read_only=read_only)
         self._file = self._identity()
 
     def close(self) -> None:
@@ -385,14 +373,6 @@ class DeploymentStore(Rows):
             if len(page) < 5000:
                 return
             after = page[-1].seq
-
-    def export(self) -> Iterator[str]:
-        """Every event as a line of JSON, as far as the database can be read."""
-        with self._lock, _told(self.path):
-            for row in self._db.execute(f"SELECT {_columns(Event)}, boot FROM event ORDER BY seq"):
-                event = Event(*row[:-1])
-                unit = None if event.unit is None else event.unit.hex()
-                yield canonical(event._replace(unit=None)._asdict() | {"unit": unit})
 
     def experiments(self, alias: str | None = None) -> list[ExperimentRow]:
         """Oldest first; of one alias or of all."""
@@ -433,23 +413,6 @@ class DeploymentStore(Rows):
             return None
         return found.st_dev, found.st_ino
 
-    def _machine_clock(self, *, read_only: bool) -> Callable[[], int]:
-        """Time since the machine's start plus an offset that all processes share. To read a
-        database of another machine, or of before its restart: the time of its last event."""
-        boot = boot_id()
-        known = self._db.execute("SELECT offset_us FROM clock WHERE boot=?", (boot,)).fetchone()
-        if known is None:
-            last = self._newest_us()
-            if read_only:
-                return lambda: last
-            offset = max(time.time_ns() // 1000, last) - _since_start_us()
-            self._db.execute(
-                "INSERT INTO clock VALUES(?,?) ON CONFLICT(boot) DO NOTHING", (boot, offset)
-            )
-            known = self._db.execute("SELECT offset_us FROM clock WHERE boot=?", (boot,)).fetchone()
-        shared = int(known[0])
-        return lambda: _since_start_us() + shared
-
 
 def _opened_to_read(path: Path) -> sqlite3.Connection:
     if not path.is_file():
@@ -457,14 +420,10 @@ def _opened_to_read(path: Path) -> sqlite3.Connection:
     return databases.open_to_read(path, briefly=True)
 
 
-def _since_start_us() -> int:
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
-
-
 def _damaged(path: Path) -> str:
     return (
-        f"{path} is no deployment database, or damaged: copy it away, save what can be read with "
-        "`cuda-rl deploy export`, and put a backup in its place"
+        f"{path} is no deployment database, or damaged: copy it away, and put a backup in its "
+        f"place, or what `sqlite3 {path} .recover` can read"
     )
 
 

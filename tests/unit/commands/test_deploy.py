@@ -148,28 +148,6 @@ def test_a_version_is_named_once(folder: Path) -> None:
     assert deploy("register", "v1", "--model", "m1") == 0  # the same again
 
 
-def test_what_can_be_read_of_a_damaged_database_is_saved(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    prepared()
-    path = folder / "deployment" / "deployment.sqlite"
-    store = DeploymentStore(path)
-    with store.transaction() as tx:
-        for n in range(2000):
-            tx.add_event(f"n{n}", "note", json.dumps({"text": "x" * 100}))
-    store.close()
-    capsys.readouterr()
-    assert deploy("export") == 0
-    whole = capsys.readouterr().out.splitlines()
-    pages = path.read_bytes()
-    place = pages.rindex(b"x" * 100) // 4096 * 4096
-    path.write_bytes(pages[:place] + b"\xff" * 4096 + pages[place + 4096 :])
-    assert deploy("export") == 3
-    saved = capsys.readouterr().out.splitlines()
-    assert 0 < len(saved) < len(whole)
-    assert saved == whole[: len(saved)]
-
-
 def test_a_rollback_to_an_unknown_version_changes_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -230,31 +230,6 @@ def test_a_database_in_a_place_that_cannot_be_written_is_one_sentence(tmp_path: 
         DeploymentStore(tmp_path / "file" / "d.sqlite")
 
 
-def test_setting_the_wall_clock_moves_nothing(
-    database: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = DeploymentStore(database).now_us()
-    monkeypatch.setattr(time, "time_ns", lambda: 10**18)
-    after = DeploymentStore(database).now_us()
-    assert 0 <= after - before < 600 * 10**6
-
-
-def test_after_a_restart_of_the_machine_time_goes_on(
-    database: Path, experiment: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    last = list(DeploymentStore(database).events(experiment))[-1].ts_us
-    monkeypatch.setattr("coding_framework.deployment.store.boot_id", lambda: "another start")
-    monkeypatch.setattr(time, "time_ns", lambda: 0)  # with its clock far back
-    ABTestManager(DeploymentStore(database)).pause(experiment, "a test")
-    assert list(DeploymentStore(database).events(experiment))[-1].ts_us > last
-
-
-def test_every_event_can_be_exported(database: Path, experiment: str) -> None:
-    lines = list(DeploymentStore(database).export())
-    assert len(lines) == 3  # config, gate, start
-    assert '"kind":"config"' in lines[0]
-
-
 def test_two_databases_in_one_folder_are_both_decided(tmp_path: Path) -> None:
     for name in ("a", "b"):
         prepared(DeploymentStore(tmp_path / f"{name}.sqlite", durable=False)).close()

@@ -59,5 +59,5 @@ def test_a_server_does_not_start_on_a_damaged_database(tmp_path: Path) -> None:
     with database.open("r+b") as file:
         file.seek(size)
         file.write(b"\xff" * size)
-    with pytest.raises(StorageError, match="cuda-rl deploy export"):
+    with pytest.raises(StorageError, match="put a backup in its place"):
         open_traffic(config)
