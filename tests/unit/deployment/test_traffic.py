@@ -55,9 +55,10 @@ def test_a_server_does_not_start_on_a_damaged_database(tmp_path: Path) -> None:
     with sqlite3.connect(database) as db:
         db.execute("PRAGMA journal_mode=DELETE")
         (size,) = db.execute("PRAGMA page_size").fetchone()
+        (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name='event'").fetchone()
     db.close()
     with database.open("r+b") as file:
-        file.seek(size)
+        file.seek((page - 1) * size)
         file.write(b"\xff" * size)
     with pytest.raises(StorageError, match="put a backup in its place"):
         open_traffic(config)
