@@ -84,7 +84,7 @@ def prepare(folder: Path, upstream: str) -> Path:
     for name, temperature in (("old", None), ("new", 0.5)):
         manager.register_version(name, VersionSpec(model="fake", temperature=temperature))
     manager.deploy("kernels", "old")
-    settings = {"shadow_units": 0, "steps": [{"share": 0.5}], "unit": "user", "window_s": WINDOW_S}
+    settings = {"shadow_units": 0, "steps": [{"share": 0.5}], "window_s": WINDOW_S}
     rollout = manager.config("kernels", "new", settings)
     manager.start_rollout(rollout, "a benchmark", without_evaluation=True)
     store.close()

@@ -95,7 +95,6 @@ run kernel verify "$folder/answer.json" --keys "$folder/keys"
 
 echo "# a rollout: half of the users are answered by the second adapter"
 cat >"$folder/rollout.yaml" <<END
-unit: user
 shadow_units: 0
 window_s: 1
 horizon_units: 40

@@ -10,6 +10,7 @@ drifts gave a pooled test 93% false positives in a simulation, ramping the enrol
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Mapping
 from importlib import import_module
@@ -104,8 +105,6 @@ class ABTestConfig(Config):
     """The endpoint's name, which callers ask for."""
     incumbent: TestVariant
     candidate: TestVariant
-    unit: Literal["user", "session", "task", "process"] = "session"
-    """What is assigned to a version and counted once. process: of rollouts of before."""
     window_s: float = Field(default=3600.0, gt=0.0)
     """A unit's observation ends so many seconds after its enrolment."""
     split: float = Field(default=0.5, gt=0.0, lt=1.0)
@@ -135,10 +134,6 @@ class ABTestConfig(Config):
     slow_s: float | None = Field(default=None, gt=0.0)
     """A request that takes more seconds is slow. Default: 1.25 times the incumbent's 95th
     percentile of the last day, fixed at the start; with fewer than 100 requests nothing is slow."""
-    rules: Literal[1, 2] = 2
-    """How its log is read. By 1 a request that was broken off or refused counts for nothing, and a
-    unit stays open for as long as any request of its runs. A config that was stored without the
-    field is of 1 (`stored`), so that what was decided by it is found again."""
 
     @model_validator(mode="after")
     def _is_a_rollout(self) -> Self:
@@ -166,9 +161,9 @@ class ABTestConfig(Config):
 
     @classmethod
     def stored(cls, text: str) -> ABTestConfig:
-        """As it was stored, in JSON."""
-        found = cls.model_validate_json(text)
-        return found if "rules" in found.model_fields_set else found.model_copy(update={"rules": 1})
+        """As it was stored, in JSON. What an older version knew beside it is left out."""
+        given = json.loads(text)
+        return cls.model_validate({k: v for k, v in given.items() if k in cls.model_fields})
 
     @property
     def goal(self) -> Metric:

@@ -61,11 +61,9 @@ def utility(outcome: Mapping[str, Any]) -> float:
     return min(max(0.5 + math.log2(speedup) / 6, _LEAST_USE), 1.0)
 
 
-def observation(outcome: Mapping[str, Any], config: ABTestConfig) -> Observation | None:
-    """outcome: JSON of an `Outcome`. None, by the old rules alone: it counts for nothing."""
+def observation(outcome: Mapping[str, Any], config: ABTestConfig) -> Observation:
+    """outcome: JSON of an `Outcome`."""
     status = outcome["status"]
-    if config.rules == 1 and status in _BROKEN_OFF:
-        return None
     bad = set(outcome.get("bad", ()))
     if status in _BROKEN_OFF:
         bad.add("attrition")

@@ -172,7 +172,7 @@ class Rollout:
             unit = self._enrol(key, candidate, event.ts_us)
         elif unit.candidate != candidate:
             self._pause_for("assignment", {"seq": event.seq})
-        unit.open += self._holds(unit, event.ts_us)
+        unit.open += event.ts_us < unit.ends_us
         self._open[event.request or ""] = (key, event.ts_us)
 
     def _enrol(self, key: bytes, candidate: bool, enrolled_us: int) -> Unit:
@@ -191,15 +191,11 @@ class Rollout:
     def _outcome(self, event: Event) -> None:
         key, exposed_us = self._open.pop(event.request or "")
         unit, outcome = self._units[key], json.loads(event.body)
-        unit.open -= self._holds(unit, exposed_us)
+        unit.open -= exposed_us < unit.ends_us
         self.counts.outcomes[unit.candidate] += 1
         self.counts.lost[unit.candidate] += outcome["status"] == "lost"
         self.newest_outcome_us = event.ts_us
         self._observed(event, unit, exposed_us)
-
-    def _holds(self, unit: Unit, exposed_us: int) -> bool:
-        """Whether the unit's window waits for a request that was exposed then."""
-        return self.config.rules == 1 or exposed_us < unit.ends_us
 
     def _observed(self, event: Event, unit: Unit, since_us: int) -> None:
         """Count an outcome or feedback; of a bad event only a unit's first of its kind."""
@@ -222,7 +218,7 @@ class Rollout:
             bad = frozenset([said["metric"]] if said["value"] else [])
             return Observation({said["metric"]: said["value"]}, bad) if in_window else None
         found = observation(said, self.config)
-        return found if found is None or in_window else found._replace(values={})
+        return found if in_window else found._replace(values={})
 
     def _added(self, unit: Unit, found: Observation | None) -> list[Metric]:
         """Put an observation into its unit; the bad events that the unit had not had yet."""
@@ -314,8 +310,6 @@ class Rollout:
             return
         body = json.loads(event.body)
         old, new = (observation(body[name], self.config) for name in ("incumbent", "candidate"))
-        if old is None or new is None:
-            return
         self._paired.add(event.unit or b"")
         self.newest_outcome_us = event.ts_us
         for metric in self.events:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from coding_framework.deployment.ab_testing import RampStep
 from coding_framework.deployment.store import DeploymentStore
 from coding_framework.store.databases import StorageError
-from support.rollouts import ERROR, GOOD, Deployment, config
+from support.rollouts import ERROR, GOOD, Clock, Deployment, config
 from support.viewed import Viewed
 
 pytestmark = pytest.mark.integration
@@ -18,7 +19,8 @@ HOLDING = (RampStep(share=0.5),)
 
 @pytest.fixture
 def deployed(tmp_path: Path) -> Deployment:
-    return Deployment(tmp_path / "deployment/deployment.sqlite", config(steps=HOLDING))
+    path, clock = tmp_path / "deployment/deployment.sqlite", Clock(time.time_ns() // 1000)
+    return Deployment(path, config(steps=HOLDING), clock)
 
 
 def viewed_of(deployed: Deployment, tmp_path: Path) -> Viewed:
