@@ -88,7 +88,7 @@ class BatchedGenerator:
 
     The generator owns `model`: it sets eval mode and its own attention function. `threads` bounds
     torch's threads in the whole process; None leaves them as they are. On a CPU it decodes with
-    that many or with one, whichever is faster beside what else the machine does.
+    fewer where other processes take the cores.
     """
 
     def __init__(
@@ -182,8 +182,8 @@ class BatchedGenerator:
                 with torch.inference_mode():
                     self._admit()
                     if self._running:
-                        with self._threads.timed():
-                            self._step()
+                        self._threads.set()
+                        self._step()
             except Exception as e:  # the boundary: whatever broke, every caller must hear of it
                 self._fail(PolicyError(f"the model failed to answer: {e}"))
         self._fail(PolicyError("the generator was closed while it answered"))

@@ -7,21 +7,16 @@ run itself will be.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coding_framework.monitoring.load import BusyOthers
 from coding_framework.run.sizing import PROMPT_TOKENS, Rates
 from coding_framework.store.events import log
 from coding_framework.types import Role, SandboxName
-
-if TYPE_CHECKING:
-    import torch
-
 
 BATCHES, STEPS = (4, 24), 6
 """Answers at once, and tokens of each: two points of a line."""
@@ -34,24 +29,6 @@ after so many seconds two are enough."""
 KERNELS = 6
 STARTING = 4
 """Kernels that are judged before the clock runs: more than the judges that have to start."""
-CROWDED = 0.5
-"""Share of the processors that others take, from which on one thread is measured."""
-TRY_TOKENS = 64
-"""Of a forward pass by which the dtypes are compared."""
-MUCH_FASTER = 0.9
-"""bfloat16 is taken below this share of float32's time: it rounds, so level is not enough."""
-HOPELESS = 2.0
-"""Times as slow on a few tokens: more need not be tried."""
-SAME_TOKENS = 0.9
-"""Least share of positions whose likeliest token is that of float32."""
-
-
-def load(model: Path) -> None:
-    """What a process does before its work: the first one reads files that the others find in
-    memory."""
-    from coding_framework.agents.policies import load_model
-
-    load_model(model, dtype="float32", device="cpu")
 
 
 def measure(model: Path, sandbox: SandboxName, started: float) -> Rates:
@@ -60,16 +37,14 @@ def measure(model: Path, sandbox: SandboxName, started: float) -> Rates:
     import torch
 
     from coding_framework.agents.policies import load_model
+    from coding_framework.agents.threads import threads_beside
 
     busy = BusyOthers()
-    loaded, _ = load_model(model, dtype="float32", device="cpu")
+    loaded, _ = load_model(model, device="cpu")
     start_s = time.time() - started
-    dtype = faster_dtype(loaded)
-    loaded = loaded.to(dtype)
     others = busy.share()  # before the judge's processes, some of which have other parents
     verdict_s = _verdict_s(sandbox)
-    if others > CROWDED:
-        torch.set_num_threads(1)  # which is what training and decoding will find faster, too
+    torch.set_num_threads(threads_beside(others, torch.get_num_threads()))
     train_s = training_s(loaded)
     loaded.train(False).requires_grad_(False)
     prefill_s, (few, many) = generating_s(loaded)
@@ -81,36 +56,11 @@ def measure(model: Path, sandbox: SandboxName, started: float) -> Rates:
         step_s=max(few - slope * BATCHES[0], 0.0),
         answer_step_s=slope,
         verdict_s=verdict_s,
-        dtype=str(dtype).removeprefix("torch."),
+        dtype=str(loaded.dtype).removeprefix("torch."),
         others=others,
     )
     log.info("machine_measured", **rates.model_dump())
     return rates
-
-
-def faster_dtype(model: Any) -> torch.dtype:
-    """bfloat16 where it is clearly faster here and says the same tokens, else float32."""
-    import torch
-
-    ids = (torch.arange(TRY_TOKENS)[None] * 37) % model.config.vocab_size
-    seconds: dict[str, float] = {}
-    said: dict[str, Any] = {}
-    with torch.no_grad():
-        for dtype in (torch.float32, torch.bfloat16):
-            model.to(dtype)
-            model(ids[:, :8])  # what is allocated once is not timed
-            short = _seconds(lambda: model(ids[:, :8]))
-            if seconds and short > HOPELESS * seconds["short"]:
-                break  # emulated: a longer pass would take a minute
-            seconds["short"] = short
-            seconds[str(dtype)] = _seconds(lambda: said.update({str(dtype): model(ids).logits}))  # noqa: B023
-    model.to(torch.float32)
-    log.info("dtypes_tried", **seconds)
-    if seconds.get("torch.bfloat16", math.inf) > MUCH_FASTER * seconds["torch.float32"]:
-        return torch.float32
-    plain, half = (said[str(d)].argmax(-1) for d in (torch.float32, torch.bfloat16))
-    same = float((plain == half).float().mean())
-    return torch.bfloat16 if same >= SAME_TOKENS else torch.float32
 
 
 def training_s(model: Any) -> float:
@@ -155,7 +105,7 @@ def generating_s(model: Any) -> tuple[float, tuple[float, float]]:
         return time.perf_counter() - before
 
     try:
-        answers(BATCHES[0], STEPS + 2)  # chooses the threads
+        answers(BATCHES[0], 2)  # what is allocated once is not timed
         reading = answers(BATCHES[0], 1)
         few, many = (answers(count, STEPS + 1) - reading for count in BATCHES)
     finally:

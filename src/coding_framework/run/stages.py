@@ -231,10 +231,12 @@ def get_model(run: Run) -> dict[str, Any]:
 
 
 def _load(job: WholeRun, model: Path) -> None:
+    """What a process does before its work: the first one reads files that the others find in
+    memory."""
     job.configure_logging()
-    from coding_framework.run.measuring import load
+    from coding_framework.agents.policies import load_model
 
-    load(model)
+    load_model(model, device="cpu")
 
 
 def _measure(job: WholeRun, model: Path, started: float) -> Rates:

@@ -612,10 +612,10 @@ def make_trainer(
             return found if found is None else rank.sum(found)
 
         def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
-            with threads.timed(inputs["input_ids"].numel()):
-                loss = super().training_step(model, inputs, num_items_in_batch)
-                if self.accelerator.sync_gradients:
-                    rank.sum_gradients(weights)
+            threads.set()
+            loss = super().training_step(model, inputs, num_items_in_batch)
+            if self.accelerator.sync_gradients:
+                rank.sum_gradients(weights)
             return rank.sum(loss)
 
         def floating_point_ops(self, inputs: Any) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from coding_framework.agents.threads import ThreadChoice
+from coding_framework.agents.threads import ThreadChoice, threads_beside
 
 pytestmark = pytest.mark.unit
 
@@ -22,69 +22,31 @@ def _threads_as_before() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-class Machine:
-    """A clock that a repeat moves on by what it would take with the threads that are set."""
-
-    def __init__(self, seconds: dict[int, float], *, crowded: bool = True) -> None:
-        self.now = 0.0
-        self.seconds = seconds
-        self.crowded = crowded
-        self.choice = ThreadChoice(2, clock=lambda: self.now, crowded=lambda: self.crowded)
-
-    def work(self, repeats: int, amount: float = 1.0) -> list[int]:
-        """The threads of each repeat."""
-        used = []
-        for _ in range(repeats):
-            with self.choice.timed(amount):
-                used.append(torch.get_num_threads())
-                self.now += amount * self.seconds[used[-1]]
-        return used
-
-
-def test_beside_others_the_faster_number_of_threads_is_kept_once_both_were_tried() -> None:
-    for seconds, faster in (({2: 0.5, 1: 0.9}, 2), ({2: 0.9, 1: 0.2}, 1)):
-        machine = Machine(seconds)
-        assert set(machine.work(30)) == {1, 2}
-        assert machine.choice.chosen == faster
-        assert set(machine.work(10)) == {faster}
-
-
-def test_on_a_machine_of_ones_own_nothing_is_tried() -> None:
-    """Sums over another number of threads differ in their last bits: answers would not repeat."""
-    assert set(Machine({2: 9.0, 1: 0.1}, crowded=False).work(100)) == {2}
+@pytest.mark.parametrize(
+    ("others", "most", "left"),
+    [(0.0, 2, 2), (0.3, 2, 2), (0.31, 2, 1), (0.9, 2, 1), (0.4, 64, 38), (1.0, 64, 1)],
+)
+def test_beside_others_there_are_as_many_threads_as_they_leave_cores(
+    others: float, most: int, left: int
+) -> None:
+    assert threads_beside(others, most) == left
 
 
 def test_a_machine_that_becomes_loaded_changes_the_choice_and_back() -> None:
-    machine = Machine({2: 0.5, 1: 0.9}, crowded=False)
-    machine.work(20)
-    machine.crowded, machine.seconds = True, {2: 3.0, 1: 0.4}
-    machine.work(60)
-    assert machine.choice.chosen == 1
-    machine.crowded, machine.seconds = False, {2: 0.2, 1: 0.4}
-    machine.work(60)
-    assert set(machine.work(10)) == {2}
-
-
-def test_a_choice_beside_others_is_tried_again_after_a_minute() -> None:
-    machine = Machine({2: 3.0, 1: 0.4})
-    machine.work(60)
-    assert machine.choice.chosen == 1
-    machine.seconds = {2: 0.3, 1: 0.4}
-    machine.work(300)
-    assert machine.choice.chosen == 2
-
-
-def test_repeats_of_different_size_are_compared_by_their_work() -> None:
-    machine = Machine({2: 0.5, 1: 0.9})
-    machine.work(12, amount=4.0)
-    machine.work(30, amount=1.0)
-    assert machine.choice.chosen == 2
+    now, shares = 0.0, iter((0.0, 0.6, 0.6, 0.1))
+    choice = ThreadChoice(2, clock=lambda: now, others=lambda: next(shares))
+    seen = []
+    for _ in range(24):
+        choice.set()
+        seen.append(torch.get_num_threads())
+        now += 1.0
+    assert seen == [2] * 10 + [1] * 10 + [2] * 4
 
 
 def test_one_thread_is_left_alone() -> None:
     torch.set_num_threads(2)
-    with ThreadChoice(1).timed():
-        assert torch.get_num_threads() == 2
+    ThreadChoice(1).set()
+    assert torch.get_num_threads() == 2
 
 
 @pytest.mark.parametrize(("given", "then"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])

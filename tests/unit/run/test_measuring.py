@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-import torch
 
 from coding_framework.agents.policies import load_model
 from coding_framework.monitoring.load import BusyOthers
@@ -27,10 +26,6 @@ def test_training_and_generation_have_a_measured_rate(model):
     assert prefill_s > 0.0
     assert math.isfinite(few)
     assert math.isfinite(many)
-
-
-def test_the_dtype_is_one_of_the_two(model):
-    assert measuring.faster_dtype(model) in (torch.float32, torch.bfloat16)
 
 
 def test_the_share_of_others_is_a_share():
