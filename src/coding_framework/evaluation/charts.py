@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from markupsafe import Markup, escape
 from pydantic import Field
 
+from coding_framework.monitoring.text import visible
 from coding_framework.types import Record
 
 WIDTH, HEIGHT = 500, 220
@@ -43,7 +44,7 @@ def label(said: object, x: float, y: float, css: str = "", anchor: str = "start"
     """A text; anchor: which of its ends lies at x (start, middle, end)."""
     kind = f' class="{css}"' if css else ""
     where = f' text-anchor="{anchor}"' if anchor != "start" else ""
-    return f'<text{kind} x="{x:g}" y="{y:g}"{where}>{escape(said)}</text>'
+    return f'<text{kind} x="{x:g}" y="{y:g}"{where}>{escape(visible(str(said)))}</text>'
 
 
 def svg(width: float, height: float, body: Sequence[str], title: str, css: str = "") -> Markup:
@@ -54,7 +55,7 @@ def svg(width: float, height: float, body: Sequence[str], title: str, css: str =
 
 
 def _title(said: str) -> str:
-    return f"<title>{escape(said)}</title>"
+    return f"<title>{escape(visible(said))}</title>"
 
 
 class Series(Record):

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import Field
 
-from coding_framework.evaluation.charts import IntervalBar, Series, interval_chart, line_chart
+from coding_framework.evaluation.charts import IntervalBar, interval_chart
 from coding_framework.evaluation.estimates import Share
 from coding_framework.evaluation.eval_summary import Block
 from coding_framework.evaluation.summary import median_speedup, percent
@@ -26,31 +27,6 @@ MAX_CODE_CHARS = 12_000
 """Longer code is cut in the report, and said to be; the stored conversation has all of it."""
 STYLE = Path(__file__).parent / "templates" / "style.css"
 """The one style sheet: a report holds a copy, the viewer serves it."""
-
-
-class TrainingStep(Record):
-    """One optimizer step, as its trainer logged it."""
-
-    step: int
-    values: Mapping[str, float] = Field(default_factory=dict)
-
-
-class TrainingCurve(Record):
-    """Numbers over the steps of a training stage, drawn as one chart."""
-
-    title: str
-    y_label: str
-    steps: tuple[TrainingStep, ...]
-    keys: tuple[str, ...]
-    """Which values to draw."""
-    names: Mapping[str, str] = Field(default_factory=dict)
-    """What a reader calls them, where that is another word."""
-    x_label: str = "optimizer step"
-
-    @property
-    def share(self) -> bool:
-        """Whether the values are between 0 and 1."""
-        return self.y_label == "share"
 
 
 class ReportData(Record):
@@ -67,7 +43,8 @@ class ReportData(Record):
     """Name and value, e.g. ("device", "emulator of NVIDIA H200")."""
     stages: Mapping[str, Block] = Field(default_factory=dict)
     """By label; `evaluations/LABEL/report.html` shows each with its kernels."""
-    curves: tuple[TrainingCurve, ...] = ()
+    curves: tuple[tuple[str, Any], ...] = ()
+    """Title and chart of the trainings: SVG as markup, or words."""
 
 
 def write_report(data: ReportData, path: Path) -> None:
@@ -89,7 +66,7 @@ def render(data: ReportData) -> str:
         .render(
             data=data,
             rates=rates,
-            curves=[(curve.title, _curve_chart(curve)) for curve in data.curves],
+            curves=data.curves,
             statuses=sorted(
                 {status for stage in data.stages.values() for status in stage.statuses}
             ),
@@ -121,7 +98,7 @@ def _rate_chart(stages: Mapping[str, Share], name: str) -> str:
         text = f"{percent(found)} ({found.count} of {found.n})"
         bars.append(
             IntervalBar(
-                name=visible(label),
+                name=label,
                 rate=found.rate or 0.0,
                 low=low,
                 high=high,
@@ -130,20 +107,3 @@ def _rate_chart(stages: Mapping[str, Share], name: str) -> str:
             )
         )
     return interval_chart(bars, title=f"{name} by stage, with 95% intervals")
-
-
-def _curve_chart(curve: TrainingCurve) -> str:
-    series = [
-        Series(
-            name=curve.names.get(key, key),
-            points=tuple((s.step, s.values[key]) for s in curve.steps if key in s.values),
-            colour=(i + 1) % 6 + 1,
-        )
-        for i, key in enumerate(curve.keys)
-    ]
-    if max((len(s.points) for s in series), default=0) == 1:  # one point is a number
-        told = (f"{s.name}: {s.points[0][1]:.4g}" for s in series if s.points)
-        return f"{', '.join(told)} (one measurement)"
-    return line_chart(
-        series, x_label=curve.x_label, y_label=curve.y_label, y_from_zero=True, share=curve.share
-    )

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import platform
 import shlex
 import shutil
@@ -33,15 +32,8 @@ from rich.console import Console
 
 from coding_framework.cuda.protocol import PROTOCOL
 from coding_framework.cuda.sandbox import choose_sandbox
-from coding_framework.data.curriculum_manager import WindowRecord
 from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.evaluation.curriculum_curve import curriculum_curve
-from coding_framework.evaluation.report import (
-    ReportData,
-    TrainingCurve,
-    TrainingStep,
-    write_report,
-)
+from coding_framework.evaluation.report import ReportData, write_report
 from coding_framework.evaluation.summary import (
     FEW_TASKS,
     Practice,
@@ -65,6 +57,7 @@ from coding_framework.monitoring.progress import duration, set_stage
 from coding_framework.monitoring.run_watch import RunWatch
 from coding_framework.monitoring.wandb_sink import EVALUATION_PROJECT, WandbSink, wandb_wanted
 from coding_framework.paths import program, write_json_atomic
+from coding_framework.run.curves import training_curves
 from coding_framework.run.evaluation import read_sample_records
 from coding_framework.run.model_folder import evaluate_folder, fine_tune
 from coding_framework.run.recipe import LABELS, Recipe, WholeRun
@@ -80,9 +73,9 @@ from coding_framework.run.sizing import (
 from coding_framework.store.conversations import read_conversations
 from coding_framework.store.events import log
 from coding_framework.store.folder import EvalFolder, RLFolder, RunFolder
-from coding_framework.store.records import OPEN_FROM, OPEN_TO, SFTEpoch
+from coding_framework.store.records import OPEN_FROM, OPEN_TO
 from coding_framework.store.stages import StageManifest, StageRecord
-from coding_framework.store.training_log import read_evidence, read_sft_records
+from coding_framework.store.training_log import read_evidence
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.types import CUDAConversationState, PromptVersion, Receipt, Task
 from coding_framework.wiring import cores
@@ -539,7 +532,7 @@ def _finish(run: Run, config: Mapping[str, Any]) -> Summary:
     )
     folder = RunFolder(run.job.folder)
     write_json_atomic(folder.summary, summary.model_dump(mode="json"))
-    write_report(_report(run, summary, steps), folder.report)
+    write_report(_report(run, summary), folder.report)
     return summary
 
 
@@ -566,7 +559,7 @@ def _rl_numbers(steps: list[Mapping[str, Any]]) -> RLNumbers:
     )
 
 
-def _report(run: Run, summary: Summary, steps: list[Mapping[str, Any]]) -> ReportData:
+def _report(run: Run, summary: Summary) -> ReportData:
     job = run.job
     folder = RunFolder(job.folder)
     facts = (
@@ -597,7 +590,7 @@ def _report(run: Run, summary: Summary, steps: list[Mapping[str, Any]]) -> Repor
         next_steps=_next_steps(run),
         facts=facts,
         stages=summary.stages,
-        curves=(*_curves(run.job.folder, steps), *_curriculum(run)),
+        curves=training_curves(run.job.folder),
     )
 
 
@@ -631,81 +624,6 @@ def _next_steps(run: Run) -> tuple[tuple[str, str], ...]:
         first, end = (last.evaluation(label) for label in (run.job.labels[0], run.job.labels[-1]))
         steps.append(("compare task by task", f"{cuda_rl} eval compare {first} {end}"))
     return tuple(steps)
-
-
-def _curves(folder: Path, steps: list[Mapping[str, Any]]) -> tuple[TrainingCurve, ...]:
-    """Of the trainings that ran."""
-    shares = ("correct_rate", "compile_rate")
-    rl = tuple(_training_step(step, ("reward_mean", *shares)) for step in steps)
-    sft = read_sft_records(RunFolder(folder).sft.metrics)
-    losses = _smoothed([_training_step(entry, ("loss",)) for entry in sft.steps])
-    epochs = tuple(map(_epoch_step, sft.epochs))
-    curves = (
-        TrainingCurve(
-            title="RL: mean reward of a turn",
-            y_label="reward",
-            steps=rl,
-            keys=("reward_mean",),
-            names={"reward_mean": "mean reward"},
-        ),
-        TrainingCurve(
-            title="RL: answers that are correct, and that compile",
-            y_label="share",
-            steps=rl,
-            keys=shares,
-            names={"correct_rate": "correct", "compile_rate": "compile"},
-        ),
-        TrainingCurve(
-            title="SFT: loss",
-            y_label="nats a token",
-            steps=(*losses, *epochs),
-            keys=("loss", "held-out loss"),
-        ),
-        TrainingCurve(
-            title="SFT: held-out tasks after each epoch",
-            y_label="share",
-            steps=epochs,
-            keys=("correct", "compile"),
-        ),
-    )
-    return tuple(c for c in curves if any(s.values.keys() & c.keys for s in c.steps))
-
-
-def _curriculum(run: Run) -> tuple[TrainingCurve, ...]:
-    record = run.manifest.finished("rl")
-    found = record.result.get("curriculum") if record is not None else None
-    if found is None:
-        return ()
-    windows = [WindowRecord.model_validate(window) for window in found["windows"]]
-    return (curriculum_curve(windows, found["tiers"]),) if windows else ()
-
-
-def _training_step(entry: Mapping[str, Any], keys: Sequence[str]) -> TrainingStep:
-    values = {key: entry[key] for key in keys if entry.get(key) is not None}
-    return TrainingStep(step=entry["step"], values=values)
-
-
-def _epoch_step(epoch: SFTEpoch) -> TrainingStep:
-    values = {}
-    if epoch.held_out_loss is not None:
-        values["held-out loss"] = epoch.held_out_loss
-    if epoch.score is not None and epoch.score.judged:
-        values["correct"] = epoch.score.correct / epoch.score.judged
-        values["compile"] = epoch.score.compiled / epoch.score.judged
-    return TrainingStep(step=epoch.step, values=values)
-
-
-def _smoothed(steps: Sequence[TrainingStep], points: int = 50) -> tuple[TrainingStep, ...]:
-    """Means over equal stretches of steps, at most `points` of them."""
-    size = max(1, math.ceil(len(steps) / points))
-    stretches = [steps[i : i + size] for i in range(0, len(steps), size)]
-    return tuple(
-        TrainingStep(
-            step=stretch[-1].step,
-            values={"loss": math.fsum(s.values["loss"] for s in stretch) / len(stretch)},
-        )
-        for stretch in stretches
-    )
 
 
 def _cost(record: StageRecord) -> StageCost:

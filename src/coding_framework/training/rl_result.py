@@ -11,7 +11,7 @@ from coding_framework.types import Record
 
 
 class Progression(Record):
-    """How a curriculum went. Maker: the run. Consumer: the report."""
+    """How a curriculum went. Maker: the run. Consumer: result.json, for people."""
 
     tiers: tuple[str, ...]
     windows: tuple[WindowRecord, ...]

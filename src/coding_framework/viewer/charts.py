@@ -219,6 +219,10 @@ def _sft_charts(folder: SFTFolder, options: Options) -> list[dict[str, Any]]:
                     "held-out pass rate": [
                         _finite(e.score.pass_rate) if e.score else None for e in epochs
                     ],
+                    "compile rate": [
+                        _share(e.score.compiled, e.score.judged) if e.score else None
+                        for e in epochs
+                    ],
                 },
                 {}, [e.epoch for e in epochs], "epoch", replace(options, smooth=0.0, log=False),
             )

@@ -18,13 +18,7 @@ from coding_framework.evaluation.charts import (
     ticks,
 )
 from coding_framework.evaluation.eval_summary import summarize_samples
-from coding_framework.evaluation.report import (
-    ReportData,
-    TrainingCurve,
-    TrainingStep,
-    render,
-    write_report,
-)
+from coding_framework.evaluation.report import ReportData, render, write_report
 from coding_framework.evaluation.samples import sample_record
 from coding_framework.types import Status
 from support.made_conversations import make_state, make_turn, make_verdict
@@ -64,11 +58,13 @@ def hostile_report(text: str = HOSTILE) -> ReportData:
         facts=(("model", text),),
         stages={text: summarize_samples([sample_record(STATE)], [1], [1.0])},
         curves=(
-            TrainingCurve(
-                title="Reward",
-                y_label="mean reward",
-                steps=tuple(TrainingStep(step=i, values={"reward": i / 7}) for i in range(5)),
-                keys=("reward",),
+            (
+                "Reward",
+                line_chart(
+                    [Series(name=text, points=((0, 1.0), (1, 2.0), (2, 1.0)))],
+                    x_label="step",
+                    y_label="reward",
+                ),
             ),
         ),
     )
@@ -155,19 +151,16 @@ def test_a_share_has_an_axis_from_0_to_1():
     assert ">1<" in chart
 
 
-def test_one_point_is_a_number():
-    step = TrainingStep(step=1, values={"reward": 0.5})
-    curve = TrainingCurve(title="Reward", y_label="reward", steps=(step,), keys=("reward",))
-    data = ReportData(
-        title="Quickstart",
-        headline="The model has learnt",
-        lead="",
-        next_steps=(("train longer", "make <b>"),),
-        curves=(curve,),
+def test_what_to_do_next_stands_below_the_headline():
+    html = render(
+        ReportData(
+            title="Quickstart",
+            headline="The model has learnt",
+            lead="",
+            next_steps=(("train longer", "make <b>"),),
+        )
     )
-    html = render(data)
     assert "<h1>The model has learnt</h1>" in html
-    assert "reward: 0.5 (one measurement)" in html
     assert "make &lt;b&gt;" in html
 
 
