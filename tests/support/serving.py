@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -138,29 +137,13 @@ class Upstream:
         if isinstance(said, int):
             return web.json_response({"error": {"message": "no"}}, status=said)
         model = self.answers_as or body["model"]
-        if not body.get("stream"):
-            message = {"role": "assistant", "content": said}
-            choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
-            told = {"id": "x", "model": model, "choices": choices, "usage": self.usage}
-            return web.json_response(told)
-        response = web.StreamResponse()
-        await response.prepare(request)
-        for word in said.split():
-            chunk = {"id": "x", "model": model, "choices": [{"delta": {"content": word}}]}
-            line = f"data: {json.dumps(chunk)}\n\n".encode()
-            step = 1 if self.byte_by_byte else len(line)
-            for at in range(0, len(line), step):
-                await response.write(line[at : at + step])
-                await asyncio.sleep(0)
         if self.breaks_off:
             assert request.transport is not None
             request.transport.abort()
-            return response
-        if self.usage is not None and body.get("stream_options", {}).get("include_usage"):
-            last = {"id": "x", "model": model, "choices": [], "usage": self.usage}
-            await response.write(f"data: {json.dumps(last)}\n\n".encode())
-        await response.write(b"data: [DONE]\n\n")
-        return response
+        message = {"role": "assistant", "content": said}
+        choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+        told = {"id": "x", "model": model, "choices": choices, "usage": self.usage}
+        return web.json_response(told)
 
 
 @contextmanager

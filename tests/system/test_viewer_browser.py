@@ -27,7 +27,7 @@ from coding_framework.store.training_log import write_steps
 from coding_framework.types import Finding, Status
 from support.made_conversations import make_state, make_turn, make_verdict
 from support.registered import add_kernel, registry_in
-from support.rollouts import Deployment, config
+from support.rollouts import Clock, Deployment, config
 from support.viewed import KERNEL, make_rl_run, repaired, rollout
 
 CHROMIUM = os.environ.get("CUDA_RL_CHROMIUM") or shutil.which("chromium")
@@ -280,7 +280,8 @@ def everything(tmp_path: Path) -> str:
     with registry:
         add_kernel(registry, key)
     steps = (RampStep(share=0.5),)
-    deployed = Deployment(tmp_path / "runs/deployment/deployment.sqlite", config(steps=steps))
+    database, clock = tmp_path / "runs/deployment/deployment.sqlite", Clock(time.time_ns() // 1000)
+    deployed = Deployment(database, config(steps=steps), clock)
     deployed.units(250)
     deployed.request(candidate=False)  # a reader's time is that of the newest event
     deployed.act()

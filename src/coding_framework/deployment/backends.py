@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -32,8 +32,6 @@ PERIOD_S = 2.0
 CHECK_TIMEOUT_S = 5.0
 LOAD_S = 120.0
 """How long an adapter may take to be loaded."""
-SILENT_S = 60.0
-"""A stream that says nothing for so long is dead."""
 ANSWER_S = 600.0
 _JITTER = random.Random()
 _AGAIN = (502, 503, 504)
@@ -42,21 +40,16 @@ _MAX_ANSWER = 16 << 20
 
 @dataclass(slots=True)
 class Used:
-    """Tokens that models read and wrote, as their servers tell them."""
+    """Tokens that models read and wrote, as far as their servers tell them."""
 
     prompt: int = 0
     completion: int = 0
 
-    def add(self, usage: Any, body: Mapping[str, Any], said: int) -> None:
-        """usage: of an answer. said: characters of the answer; where its server tells no usage, a
-        token counts as four characters."""
+    def add(self, usage: Any) -> None:
+        """usage: of an answer."""
         told = usage if isinstance(usage, dict) else {}
-        counts = told.get("prompt_tokens"), told.get("completion_tokens")
-        read, written = (c if isinstance(c, int) and c >= 0 else None for c in counts)
-        if read is None:
-            read = sum(len(str(m.get("content"))) for m in body["messages"]) // 4 + 1
-        self.prompt += read
-        self.completion += said // 4 + 1 if written is None else written
+        self.prompt += told.get("prompt_tokens") or 0
+        self.completion += told.get("completion_tokens") or 0
 
 
 class Backend:
@@ -112,28 +105,8 @@ class Backend:
                     f"the backend {self.name} broke off its answer: ask again"
                 ) from e
             self._require_own(body, answer)
-            used.add(answer.get("usage"), body, len(str(answer.get("choices"))))
+            used.add(answer.get("usage"))
             return dict(answer)
-
-    async def stream(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """The chunks of an answer, as objects. As `complete`; it raises in the middle too."""
-        limits = aiohttp.ClientTimeout(total=ANSWER_S, sock_read=SILENT_S)
-        async with self._asked({**body, "stream": True}, limits) as response:
-            try:
-                async for line in response.content:
-                    if not line.startswith(b"data:"):
-                        continue
-                    data = line[5:].strip()
-                    if data == b"[DONE]":
-                        return
-                    chunk = orjson.loads(data)
-                    self._require_own(body, chunk)
-                    if chunk.get("choices"):
-                        yield chunk
-            except (aiohttp.ClientError, TimeoutError, ValueError) as e:
-                raise PolicyAwayError(
-                    f"the backend {self.name} broke off its answer: ask again"
-                ) from e
 
     def _require_own(self, body: dict[str, Any], answer: Any) -> None:
         """A server that has lost an adapter may answer as its base model: that is no answer."""

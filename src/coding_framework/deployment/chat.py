@@ -146,7 +146,7 @@ def listed(names: Iterable[str], **more: Mapping[str, str]) -> Response:
 
 def chunk_of(answer: Mapping[str, Any], delta: Any, finish: str | None, **more: Any) -> str:
     """A piece of an answer's stream, as JSON."""
-    kept = {name: answer[name] for name in ("id", "created", "model")}
+    kept = {name: answer[name] for name in ("id", "created", "model") if name in answer}
     choice = {"index": 0, "delta": delta, "finish_reason": finish, **more}
     return orjson.dumps({**kept, "object": "chat.completion.chunk", "choices": [choice]}).decode()
 

@@ -15,12 +15,11 @@ import gc
 import hashlib
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -593,54 +592,16 @@ class ModelServer:
     # --- streams ----------------------------------------------------------------------------------
 
     async def events(self, asked: Asked) -> AsyncIterator[ServerSentEvent]:
-        """The answer as OpenAI's chunks, the last of which holds what is said of the kernel."""
+        """The answer, when it is whole, as OpenAI's chunks, the last of which holds what is said of
+        the kernel."""
         try:
-            source = self._passed_on(asked) if asked.search is None else self._whole(asked)
-            async for chunk in source:
+            answer = await self._answer(asked)
+            for chunk in _chunks(answer):
                 yield ServerSentEvent(chunk, sep="\n")
         except (ApiError, InfrastructureError) as e:
             told = e if isinstance(e, ApiError) else ApiError(503, "unavailable", one_line(str(e)))
             yield ServerSentEvent(bytes(told.response().body).decode(), sep="\n")
         yield ServerSentEvent("[DONE]", sep="\n")
-
-    async def _whole(self, asked: Asked) -> AsyncIterator[str]:
-        answer = await self._answer(asked)
-        choice = answer["choices"][0]
-        text = choice["message"]["content"]
-        for start in range(0, len(text), _CHUNK_CHARS):
-            delta = {"role": "assistant", "content": text[start : start + _CHUNK_CHARS]}
-            yield chunk_of(answer, delta, None)
-        yield chunk_of(answer, {}, "stop", cuda_rl=choice["cuda_rl"])
-
-    async def _passed_on(self, asked: Asked) -> AsyncIterator[str]:
-        """The chunks of a chat without a task, as they come."""
-        await self._expose(asked)
-        while True:
-            began = False
-            try:
-                async with aclosing(self._streamed(asked)) as chunks:
-                    async for chunk in chunks:
-                        began = True
-                        yield orjson.dumps(chunk).decode()
-                return
-            except InfrastructureError:
-                if began or not self._by_incumbent(asked):
-                    raise
-
-    async def _streamed(self, asked: Asked) -> AsyncGenerator[dict[str, Any]]:
-        version = self.versions.get(asked.assignment.version)
-        outcome = _ended_as("cancelled", asked)
-        try:
-            chunks = self.backends.of(version).stream(_plain(asked.chat, version))
-            async for chunk in chunks:
-                yield {**chunk, "model": asked.alias}
-            outcome = _ended_as("not_judged", asked)
-        except InfrastructureError:
-            outcome = _ended_as("error", asked)
-            raise
-        finally:
-            finished = self._spawn(self._finish(asked, outcome))
-            await asyncio.shield(finished)
 
 
 def _stream(server: ModelServer, asked: Asked) -> EventSourceResponse:
@@ -653,6 +614,15 @@ def _stream(server: ModelServer, asked: Asked) -> EventSourceResponse:
     return EventSourceResponse(
         server.events(asked), ping=PROGRESS_S, ping_message_factory=progress, sep="\n"
     )
+
+
+def _chunks(answer: Mapping[str, Any]) -> Iterator[str]:
+    choice = answer["choices"][0]
+    text = choice["message"]["content"]
+    for start in range(0, len(text), _CHUNK_CHARS):
+        delta = {"role": "assistant", "content": text[start : start + _CHUNK_CHARS]}
+        yield chunk_of(answer, delta, None)
+    yield chunk_of(answer, {}, choice.get("finish_reason", "stop"), cuda_rl=choice["cuda_rl"])
 
 
 def _completion(asked: Asked, content: str, extra: dict[str, Any]) -> dict[str, Any]:
@@ -728,9 +698,11 @@ def _from_registry(asked: Asked, kept: KeptAnswer, keeper: KernelKeeper) -> dict
 def _said_as(asked: Asked, answer: dict[str, Any]) -> dict[str, Any]:
     """A backend's answer under the name that was asked for. Raises PolicyAwayError."""
     try:
-        choice = {**answer["choices"][0], "cuda_rl": {"status": "not_judged"}}
+        choice = answer["choices"][0]
+        message = {**choice["message"], "content": choice["message"]["content"] or ""}
     except (KeyError, IndexError, TypeError) as e:
         raise PolicyAwayError("the backend gave an answer without a message") from e
+    choice = {**choice, "message": message, "cuda_rl": {"status": "not_judged"}}
     return {**answer, "model": asked.alias, "choices": [choice]}
 
 
