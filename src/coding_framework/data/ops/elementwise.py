@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -51,6 +51,7 @@ class Drawn:
         """For descriptions."""
         return self.spoken or self.torch.removeprefix("torch.").removeprefix("F.")
 
+    @lru_cache(maxsize=65536)  # noqa: B019 (the rows live as long as the module)
     def span(self, v: Bounds, constants: Constants) -> Bounds:
         """Range of the result where the value lies in v, from samples: no operation has an edge
         between two of them that a domain depends on."""
