@@ -19,7 +19,6 @@ from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.server import ModelServer
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.deployment.versions import VersionSpec
-from coding_framework.errors import UsageError
 from support.replayed import replayed
 from support.serving import (
     RELU,
@@ -205,20 +204,6 @@ def test_a_candidate_that_fails_in_the_shadow_has_served_nobody(tmp_path: Path) 
         until(over)
         kinds = [e.kind for e in running.manager.store.events(experiment)]
     assert kinds.count("exposure") == 0
-
-
-def test_other_weights_of_a_running_version_pause_its_rollout(running: Deployed) -> None:
-    experiment = running.start()
-    backend = running.server.backends.of(VersionSpec(model="m"))
-    store = running.manager.store
-    until(lambda: any(e.kind == "note" for e in store.events(experiment)))
-    running.upstream.weights["m2"] = "another digest"
-    until(lambda: backend.weights.get("m2") == "another digest")
-    until(lambda: running.state(experiment) == "PAUSED")
-    reason = running.manager.store.experiment(experiment).reason or ""
-    assert reason.startswith("config_changed: the weights of v2")
-    with pytest.raises(UsageError, match="stop it and start another one"):
-        running.manager.experiments.resume(experiment, "a test")
 
 
 def test_where_the_database_cannot_be_written_it_serves_and_says_degraded(

@@ -85,7 +85,6 @@ class Upstream:
         self.loaded: list[str] = []
         self.load_s = 0.0
         self.breaks_off = False
-        self.weights: dict[str, str] = {}
         self.usage: dict[str, int] | None = None
 
     def app(self) -> web.Application:
@@ -111,8 +110,7 @@ class Upstream:
         return slow
 
     async def _models(self, request: web.Request) -> web.Response:
-        known = [{"id": m, "weights_sha256": self.weights.get(m, "")} for m in self.models]
-        return web.json_response({"data": known})
+        return web.json_response({"data": [{"id": m} for m in self.models]})
 
     async def _load(self, request: web.Request) -> web.Response:
         name = (await request.json())["lora_name"]

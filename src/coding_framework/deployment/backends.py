@@ -67,8 +67,6 @@ class Backend:
         self.running = 0
         self.models: frozenset[str] = frozenset()
         """As it said last."""
-        self.weights: dict[str, str] = {}
-        """Digest of a model's weights, as it said last; "" where it says none."""
         self._adapters = adapters
         self._session: aiohttp.ClientSession | None = None
         self._checks: asyncio.Task[None] | None = None
@@ -193,7 +191,6 @@ class Backend:
         ):
             answer = orjson.loads(await read_whole(response, _MAX_ANSWER))
         said = {str(m["id"]): str(m.get("weights_sha256") or "") for m in answer["data"]}
-        self.weights |= said
         self.models = frozenset(said) - set(self._others(said))
 
     def _others(self, said: dict[str, str]) -> Iterator[str]:

@@ -9,14 +9,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from coding_framework.cuda.toolchain.slots import try_lock
-from coding_framework.deployment.ab_testing import ABTestConfig
 from coding_framework.deployment.live_traffic import LiveTraffic
-from coding_framework.deployment.manager import ABTestManager, Seen, World
+from coding_framework.deployment.manager import ABTestManager, Seen
 from coding_framework.deployment.store import (
     ConflictError,
     DeploymentStore,
@@ -38,9 +35,7 @@ class Controller:
         self.manager = ABTestManager(self._store)
         self._path = database.with_name(f"{database.name}.controller.lock")
         self._lock: int | None = None
-        self.world: World = lambda config: None
         self.seen: tuple[Seen, ...] = ()
-        self._noted: dict[str, Mapping[str, Any]] = {}
         self._notice_at = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="deployment controller", daemon=True)
@@ -76,26 +71,15 @@ class Controller:
         return moved
 
     def notice(self) -> None:
-        """Look at every alias's newest rollout (`seen`), and whether the world is still the one
-        that it began in. Every process does."""
+        """Look at every alias's newest rollout (`seen`). Every process does."""
         newest = {row.alias: row for row in self._store.experiments() if row.state != "DRAFT"}
         seen = []
         for row in newest.values():
             if row.state not in _RUNNING:
                 seen.append(Seen(row, None))
                 continue
-            self._note(row)
-            seen.append(Seen(self._store.experiment(row.id), self.manager.observe(row.id)))
+            seen.append(Seen(row, self.manager.observe(row.id)))
         self.seen = tuple(seen)
-
-    def _note(self, row: ExperimentRow) -> None:
-        world = self.world(self.manager.config(row))
-        if world is None or row.state == "PAUSED" or self._noted.get(row.id) == world:
-            return
-        paused = self.manager.require_same_world(row.id, world)
-        self._noted[row.id] = world
-        if paused is not None:
-            log.warning("experiment_paused", experiment=row.id, reason=paused.reason)
 
     def _act(self, row: ExperimentRow) -> ExperimentRow | None:
         try:
@@ -140,15 +124,6 @@ class DecidedTraffic(LiveTraffic):
     def seen(self) -> tuple[Seen, ...]:
         """See Traffic.seen."""
         return self._controller.seen
-
-    def watch(self, world: World) -> None:
-        """See Traffic.watch. With another key the users would be dealt anew."""
-
-        def with_key(config: ABTestConfig) -> Mapping[str, Any] | None:
-            found = world(config)
-            return found and {**found, "the key of the units": self.key_digest}
-
-        self._controller.world = with_key
 
     def close(self) -> None:
         self._controller.close()

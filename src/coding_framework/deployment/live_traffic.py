@@ -31,7 +31,7 @@ from coding_framework.deployment.ab_testing import (
     TrafficRouter,
     unit_of,
 )
-from coding_framework.deployment.manager import ABTestManager, Seen, World, add_pair, expose
+from coding_framework.deployment.manager import ABTestManager, Seen, add_pair, expose
 from coding_framework.deployment.outcomes import Outcome
 from coding_framework.deployment.store import (
     SERVING,
@@ -117,9 +117,6 @@ class Traffic:
     def seen(self) -> Sequence[Seen]:
         """The newest rollout of each alias."""
         return ()
-
-    def watch(self, world: World) -> None:
-        """Pause rollouts when what `world` says of them changes."""
 
     def close(self) -> None:
         """Write what is waiting, and end."""
@@ -212,11 +209,6 @@ class LiveTraffic(Traffic):
             thread.join()
         self._reading.close()
         self._writing.close()
-
-    @property
-    def key_digest(self) -> str:
-        """Of the key of the units' hashes: it tells whether it is another one."""
-        return unit_of(self._secret, "key").hex()
 
     def expose(
         self,

@@ -11,7 +11,7 @@ import json
 import secrets
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,11 +56,6 @@ class Evaluation(Record):
     decision_reason: str | None
     numbers: dict[str, Any]
     """Counts, estimates with intervals, e-values, the next gate (`Rollout.summary`)."""
-
-
-World = Callable[[ABTestConfig], Mapping[str, Any] | None]
-"""Under what a process observes a rollout: JSON that must not change while it runs; None: it does
-not know yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +125,8 @@ class ABTestManager:
         return self._by_hand(row, "pause", "PAUSED", actor, reason)
 
     def resume(self, experiment: str, reason: str, actor: str = "operator") -> ExperimentRow:
-        """Back to where it was. Raises UsageError where the world has changed meanwhile."""
+        """Back to where it was."""
         row = self._require(experiment, ("PAUSED",), "resume")
-        if (row.reason or "").startswith("config_changed"):
-            raise UsageError(
-                f"experiment {row.id} was paused since a version changed: what was seen before and "
-                "after must not be mixed; stop it and start another one"
-            )
         return self._by_hand(row, "resume", row.resume_state or "RAMPING", actor, reason)
 
     def promote(
@@ -185,30 +175,6 @@ class ABTestManager:
                 known = ", ".join(own) or "none"
                 raise UsageError(f"{metric!r} is no metric of callers' here; there are: {known}")
             return tx.add_feedback(request, metric, canonical({"metric": metric, "value": value}))
-
-    # --- the world ------------------------------------------------------------------------------
-
-    def require_same_world(self, experiment: str, world: Mapping[str, Any]) -> ExperimentRow | None:
-        """Write down under what an experiment is observed (the judge's protocol, the versions'
-        weights), and pause it where that differs from before: what was seen before and after must
-        not be mixed. The experiment where it was paused, else None."""
-        with self.store.transaction() as tx:
-            row, changed = tx.experiment(experiment), None
-            if row.state not in ("SHADOW", *SERVING):
-                return None
-            endpoint = tx.endpoint(row.alias)
-            if endpoint.incumbent != self.config(row).incumbent.version:
-                changed = f"{row.alias} stands for {endpoint.incumbent} by now"
-            before = tx.event(f"{row.id}:world")
-            told = canonical(world)
-            if before is None:
-                tx.add_event(f"{row.id}:world", "note", told, experiment=row.id)
-            elif before.body != told:
-                changed = changed or _difference(json.loads(before.body), world)
-            if changed is None:
-                return None
-            decision = Decision("PAUSED", f"config_changed: {changed}", {})
-            return self._move(tx, row, decision, "pause", "server")
 
     # --- evaluation -----------------------------------------------------------------------------
 
@@ -365,12 +331,6 @@ def _evaluation(row: ExperimentRow, rollout: Rollout) -> Evaluation:
         decision=found and found.to, decision_reason=found and found.reason,
         numbers=rollout.summary(),
     )  # fmt: skip
-
-
-def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The first thing that differs, in words."""
-    key = next(k for k in sorted({*before, *now}) if before.get(k) != now.get(k))
-    return f"{key} was {before.get(key)} and is {now.get(key)}"
 
 
 def _read(rollout: Rollout, tx: Transaction, experiment: str) -> None:

@@ -27,7 +27,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from coding_framework.agents.generator import GeneratorAgent
 from coding_framework.agents.optimizer import OptimizerAgent
 from coding_framework.agents.prompts import ANSWER_TOKENS
-from coding_framework.deployment.ab_testing import ABTestConfig, Assignment, Shadow
+from coding_framework.deployment.ab_testing import Assignment, Shadow
 from coding_framework.deployment.backends import BackendPolicy, Backends, Used
 from coding_framework.deployment.chat import (
     ChatRequest,
@@ -190,25 +190,8 @@ class ModelServer:
     def _watch(self) -> None:
         self.judge.on_verdict = self._callers_judge.on_verdict = self.metrics.judged
         self.traffic.on_commit = self.metrics.committed
-        self.traffic.watch(self._world)
         self.metrics.judge_queue.set_function(lambda: self.judge.waiting)
         self.metrics.storage_failed.set_function(lambda: float(self.traffic.failure is not None))
-
-    def _world(self, config: ABTestConfig) -> dict[str, str] | None:
-        """Under what this server observes a rollout; None: it does not know yet."""
-        if self._judged_first is None:
-            return None
-        world = {"the judge's protocol": self._judged_first.receipt.protocol}
-        for variant in (config.incumbent, config.candidate):
-            try:
-                version = self.versions.get(variant.version)
-                weights = self.backends.of(version).weights.get(version.model)
-            except InfrastructureError:
-                return None
-            if weights is None:
-                return None
-            world[f"the weights of {variant.version}"] = weights
-        return world
 
     # --- its life ---------------------------------------------------------------------------------
 

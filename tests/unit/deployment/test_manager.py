@@ -298,7 +298,7 @@ def test_requests_of_processes_that_were_all_killed_are_lost(deployed: Deploymen
     verified(deployed)
 
 
-# --- what callers say, the world, a database of before --------------------------------------------
+# --- what callers say, a database of before -------------------------------------------------------
 
 ADOPTED = Metric(name="adopted", kind="signal", type="bounded_mean")
 COMPLAINT = Metric(name="complaint", kind="guardrail", type="bad_event")
@@ -332,32 +332,6 @@ def test_complaints_of_callers_roll_a_candidate_back(tmp_path: Path) -> None:
     assert deployed.act() == "ROLLED_BACK"
     assert deployed.row.reason == "complaint: too often"
     verified(deployed)
-
-
-WORLD = {"the judge's protocol": "10", "the weights of new": "aa"}
-
-
-def test_a_rollout_pauses_for_good_where_what_it_observes_changes(deployed: Deployment) -> None:
-    same = deployed.manager.require_same_world
-    assert same(deployed.id, WORLD) is None
-    assert same(deployed.id, WORLD) is None
-    paused = same(deployed.id, {**WORLD, "the weights of new": "bb"})
-    assert paused is not None
-    reason = "config_changed: the weights of new was aa and is bb"
-    assert (paused.state, paused.reason) == ("PAUSED", reason)
-    assert same(deployed.id, WORLD) is None  # it is paused already
-    with pytest.raises(UsageError, match="must not be mixed"):
-        deployed.manager.resume(deployed.id, "it is fine")
-    verified(deployed)
-
-
-def test_a_rollout_pauses_where_its_alias_stands_for_another_version(deployed: Deployment) -> None:
-    with sqlite3.connect(deployed.path) as db:
-        db.execute("UPDATE endpoint SET incumbent='new'")  # behind everybody's back
-    db.close()
-    paused = deployed.manager.require_same_world(deployed.id, WORLD)
-    assert paused is not None
-    assert paused.reason == "config_changed: kernels stands for new by now"
 
 
 def test_an_observer_does_not_close_a_window_before_an_event_that_is_being_written(
