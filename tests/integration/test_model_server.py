@@ -344,19 +344,6 @@ def test_the_models_tokens_are_counted(tmp_path: Path) -> None:
         assert post(url, with_task(n=2, turns=1)).json()["usage"]["total_tokens"] == 50
 
 
-def test_a_kernel_of_the_caller_is_judged(tmp_path: Path) -> None:
-    with model_server(tmp_path, Upstream(lambda body: "x")) as (url, _):
-        wait_ready(url)
-        done = httpx.post(
-            f"{url}/v1/kernels/verify", json={"task": "relu", "code": RELU}, timeout=60
-        ).json()
-        wrong = httpx.post(
-            f"{url}/v1/kernels/verify", json={"task": "relu", "code": "status=timeout"}, timeout=60
-        ).json()
-    assert check_receipt(done["receipt"], tmp_path / "keys").op == "relu"
-    assert (wrong["verdict"]["status"], wrong["receipt"]) == ("timeout", None)
-
-
 class Enrolled(Traffic):
     """Everybody takes part, as candidate; what is written is kept."""
 

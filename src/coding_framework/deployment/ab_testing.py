@@ -132,8 +132,7 @@ class ABTestConfig(Config):
     answer_within_s: float = Field(default=180.0, gt=0.0)
     """A request without an outcome after so many seconds is lost, which is an error."""
     slow_s: float | None = Field(default=None, gt=0.0)
-    """A request that takes more seconds is slow. Default: 1.25 times the incumbent's 95th
-    percentile of the last day, fixed at the start; with fewer than 100 requests nothing is slow."""
+    """A request that takes more seconds is slow. Default: none is."""
 
     @model_validator(mode="after")
     def _is_a_rollout(self) -> Self:

@@ -96,15 +96,6 @@ class ChatRequest(_Asked):
     cuda_rl: KernelOptions = KernelOptions()
 
 
-class VerifyRequest(BaseModel):
-    """A kernel to judge."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    task: str | dict[str, Any]
-    code: str = Field(max_length=1 << 20)
-
-
 class Feedback(BaseModel):
     """What a caller says of its answer."""
 
@@ -207,12 +198,12 @@ async def task_of(asked: ChatRequest, reading: Reading) -> TaskOfRequest | None:
     """The task that a chat is about: the one it names or brings, else a problem in its last user
     message; None: no task. Raises ApiError."""
     if asked.cuda_rl.task is not None:
-        return await named_or_brought(asked.cuda_rl.task, reading)
+        return await _named_or_brought(asked.cuda_rl.task, reading)
     source = problem_in(next((m.text for m in reversed(asked.messages) if m.role == "user"), ""))
     return None if source is None else await _in_sandbox({"problem": source}, reading)
 
 
-async def named_or_brought(given: str | dict[str, Any], reading: Reading) -> TaskOfRequest:
+async def _named_or_brought(given: str | dict[str, Any], reading: Reading) -> TaskOfRequest:
     """The task of a name, or of an object. Raises ApiError."""
     if isinstance(given, str):
         return TaskOfRequest(await asyncio.to_thread(registered_task, given), from_caller=False)

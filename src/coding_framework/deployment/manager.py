@@ -15,8 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from coding_framework.deployment.ab_testing import ABTestConfig
 from coding_framework.deployment.outcomes import MEASURED, Outcome
 from coding_framework.deployment.rollout import Decision, Rollout
@@ -36,9 +34,6 @@ from coding_framework.types import Record
 CONTROLLER = "controller"
 _SPREAD = 0.5
 """Largest standard deviation of anything in [0, 1]: the plan where nothing is known."""
-_SLOWER = 1.25
-_ENOUGH_REQUESTS = 100
-_DAY_US = 86_400_000_000
 
 
 class Evaluation(Record):
@@ -296,31 +291,11 @@ class ABTestManager:
         return moved
 
     def _completed(self, config: ABTestConfig) -> ABTestConfig:
-        """With the horizon and the latency that is slow."""
-        changes: dict[str, Any] = {}
-        if config.horizon_units is None:
-            changes["horizon_units"] = units_to_plan(
-                (_SPREAD, _SPREAD), config.mde, config.power, config.alpha
-            )
-        if config.slow_s is None:
-            changes["slow_s"] = self._usual_latency(config)
-        return config.model_copy(update=changes)
-
-    def _usual_latency(self, config: ABTestConfig) -> float | None:
-        """1.25 times the incumbent's 95th percentile over the last day; None: too few requests."""
-        since = self.store.now_us() - _DAY_US
-        seconds = [
-            outcome.seconds
-            for row in self.store.experiments(config.alias)
-            if (row.ended_us or since) >= since
-            for variant in _variants_of(self.config(row), config.incumbent.version)
-            for event in self.store.events(row.id)
-            if event.kind == "outcome" and event.variant == variant and event.ts_us >= since
-            if (outcome := Outcome.model_validate_json(event.body)).seconds is not None
-        ]
-        if len(seconds) < _ENOUGH_REQUESTS:
-            return None
-        return _SLOWER * float(np.quantile(np.array(seconds, float), 0.95))
+        """With the horizon."""
+        if config.horizon_units is not None:
+            return config
+        units = units_to_plan((_SPREAD, _SPREAD), config.mde, config.power, config.alpha)
+        return config.model_copy(update={"horizon_units": units})
 
 
 def _evaluation(row: ExperimentRow, rollout: Rollout) -> Evaluation:
@@ -338,11 +313,6 @@ def _read(rollout: Rollout, tx: Transaction, experiment: str) -> None:
     for event in tx.events(experiment, rollout.seq):
         rollout.read(event)
     rollout.advance(tx.now_us)
-
-
-def _variants_of(config: ABTestConfig, version: str) -> list[str]:
-    """The arms in which that version served."""
-    return [v.name for v in (config.incumbent, config.candidate) if v.version == version]
 
 
 def expose(

@@ -36,11 +36,9 @@ from coding_framework.deployment.chat import (
     ReferencePool,
     TaskOfRequest,
     TaskReader,
-    VerifyRequest,
     chunk_of,
     completion,
     listed,
-    named_or_brought,
     registered_task,
     task_of,
 )
@@ -240,7 +238,6 @@ class ModelServer:
         app.get("/readyz")(self._readyz)
         app.get("/v1/models")(self._models)
         app.post("/v1/chat/completions")(self._chat)
-        app.post("/v1/kernels/verify")(self._verify)
         if self._manager is not None:
             app.post("/v1/feedback")(self._feedback)
         return app
@@ -549,18 +546,6 @@ class ModelServer:
             self._shadows -= 1
         paired = self.traffic.pair(shadow, asked.unit, asked.request, incumbent, outcome)
         await asyncio.wrap_future(paired)
-
-    # --- verdicts on kernels of the caller --------------------------------------------------------
-
-    async def _verify(self, request: Request) -> Response:
-        caller = self.gate.caller(request, "verify")
-        asked = parsed(VerifyRequest, await read_object(request))
-        found = await while_connected(request, named_or_brought(asked.task, self._reading(caller)))
-        judge = self._judge_of(found)
-        self._require_judge(judge, caller)
-        verdict = await while_connected(request, judge.of(caller.id)(found.task, asked.code))
-        receipt = self._receipt(found, verdict).model_dump(mode="json") if verdict.correct else None
-        return as_json({"verdict": verdict.model_dump(mode="json"), "receipt": receipt})
 
     async def _feedback(self, request: Request) -> Response:
         """What a caller says of its answer."""
