@@ -75,8 +75,6 @@ class KernelOptions(BaseModel):
     min_speedup: float | None = Field(default=None, gt=0.0, le=1e6)
     require_verified: bool | None = None
     """None: true with a task."""
-    fresh: bool = False
-    """Ask the model also where the server's registry has a kernel."""
 
 
 class ChatRequest(_Asked):

@@ -76,9 +76,8 @@ from coding_framework.errors import (
 )
 from coding_framework.monitoring.text import one_line
 from coding_framework.orchestration.turn import Agent
-from coding_framework.registry.digests import task_id
-from coding_framework.registry.keeping import KeptAnswer, KernelKeeper
-from coding_framework.registry.receipts import KernelReceipt, SigningKey, judged_on, receipt_of
+from coding_framework.registry.keeping import KernelKeeper
+from coding_framework.registry.receipts import KernelReceipt, SigningKey, receipt_of
 from coding_framework.store.events import log
 from coding_framework.types import (
     BackendName,
@@ -114,8 +113,6 @@ class Asked:
     search: Search | None = None
     """With a task: what is found, as it comes."""
     started: float = field(default_factory=time.monotonic)
-    kept: KeptAnswer | None = None
-    """The kernel of the registry that answers, instead of a search."""
     failed_over: bool = False
     """Whether the incumbent answers since the candidate failed."""
     used: Used = field(default_factory=Used)
@@ -179,7 +176,6 @@ class ModelServer:
         self._key = key
         self._keeper = keeper
         self._judge_ready: str | None = "the judge has not given its first verdict yet"
-        self._judged_first: Verdict | None = None
         self._background: set[asyncio.Task[Any]] = set()
         self._shadows = 0
         self._watch()
@@ -216,7 +212,6 @@ class ModelServer:
                 naive, *_ = await asyncio.to_thread(kernels_of, task)
                 verdict = await self.judge.of(_OURS)(task, naive.code)
                 self._judge_ready = None if verdict.correct else f"relu is {verdict.reason}"
-                self._judged_first = verdict
             except InfrastructureError as e:
                 self._judge_ready = str(e)
             if self._judge_ready is not None:
@@ -290,7 +285,6 @@ class ModelServer:
         unit = self.traffic.unit(self._unit_value(request, caller, chat))
         assignment = self.traffic.assign(chat.model, unit)
         asked = Asked(caller, chat.model, chat, found, endpoint, number, unit, assignment)
-        asked.kept = await self._kept(asked)
         self._require_possible(asked)
         if found is not None:
             asked.search = new_search(found.task, asked.wanted)
@@ -318,8 +312,7 @@ class ModelServer:
                     "nothing can be verified without a task: name one in cuda_rl.task",
                 )  # fmt: skip
             return
-        if asked.kept is None:
-            self._require_judge(self._judge_of(asked.found), asked.caller)
+        self._require_judge(self._judge_of(asked.found), asked.caller)
         if said.target not in (None, self._judges_on):
             raise ApiError(
                 400, "wrong_target", f"this server judges on {self._judges_on}: leave target out"
@@ -336,28 +329,6 @@ class ModelServer:
                 429, "judge_busy", f"{waiting} verdicts of yours wait already: ask again later",
                 retry_after_s=5.0,
             )  # fmt: skip
-
-    async def _kept(self, asked: Asked) -> KeptAnswer | None:
-        """The registry's kernel for the request; None where the model is asked: there is none, it
-        is slower than wanted, or the request takes part in a rollout, which compares models."""
-        first, found = self._judged_first, asked.found
-        if self._keeper is None or first is None or found is None or found.from_caller:
-            return None
-        if asked.enrolled or asked.chat.cuda_rl.fresh:
-            return None
-        here = first.receipt
-        try:
-            kept = await asyncio.to_thread(
-                self._keeper.answer,
-                task_id(found.task), here.protocol, judged_on(first), here.driver,
-            )  # fmt: skip
-        except (CodingFrameworkError, OSError) as e:
-            log.warning("registry_unread", why=str(e)[:300])
-            return None
-        least = asked.wanted.min_speedup
-        if kept is None or (least is not None and (kept.speedup or 0.0) < least):
-            return None
-        return kept
 
     # --- the answer -------------------------------------------------------------------------------
 
@@ -408,13 +379,10 @@ class ModelServer:
             raise
         outcome = _outcome(asked)
         await self._finish(asked, outcome)
-        if asked.kept is None:
-            self._shadow(asked, outcome)
+        self._shadow(asked, outcome)
         return answer
 
     async def _ended(self, asked: Asked) -> dict[str, Any]:
-        if asked.kept is not None and self._keeper is not None:
-            return await asyncio.to_thread(_from_registry, asked, asked.kept, self._keeper)
         version = self.versions.get(asked.assignment.version)
         if asked.search is None or asked.found is None:
             try:
@@ -643,26 +611,6 @@ def _first(*values: float | None) -> float | None:
     return next((v for v in values if v is not None), None)
 
 
-def _from_registry(asked: Asked, kept: KeptAnswer, keeper: KernelKeeper) -> dict[str, Any]:
-    """The answer with a kernel of the registry, by the receipt as it was signed."""
-    with keeper.open() as registry:
-        code = registry.source(kept.kernel)
-        at = kept.kernel.receipts.index(kept.receipt)
-        receipt = registry.signed(kept.kernel)[at]
-    modelled = kept.time is not None and kept.time.modelled
-    extra: dict[str, Any] = {
-        "candidates": [],
-        "turns": 0,
-        "status": "verified",
-        "from": "registry",
-        "receipt": receipt,
-        "kernel_id": kept.kernel.kernel,
-        "speedup": kept.speedup,
-        "basis": None if kept.speedup is None else "modelled" if modelled else "measured",
-    }
-    return _completion(asked, _verified(code, extra, kept.receipt.device), extra)
-
-
 def _said_as(asked: Asked, answer: dict[str, Any]) -> dict[str, Any]:
     """A backend's answer under the name that was asked for. Raises PolicyAwayError."""
     try:
@@ -689,9 +637,6 @@ def _ended_as(status: Status, asked: Asked) -> Outcome:
 
 def _outcome(asked: Asked) -> Outcome:
     """What came of a request that was answered, with 422 too."""
-    if asked.kept is not None:
-        seconds = time.monotonic() - asked.started
-        return Outcome(status="verified", speedup=asked.kept.speedup, seconds=seconds)
     if asked.search is None:
         return _ended_as("not_judged", asked)
     return _outcome_of(asked.search, time.monotonic() - asked.started)
