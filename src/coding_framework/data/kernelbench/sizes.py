@@ -11,6 +11,7 @@ import ast
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast, get_args
 
@@ -87,14 +88,19 @@ class Budget:
 
 
 def measure(tree: ast.Module, values: Values) -> Measure:
-    """Measure the problem at these sizes. Raises whatever the problem raises."""
+    """Measure the problem at these sizes, once. Raises whatever the problem raises."""
+    return _measure(tree, frozenset((c, size) for c, size in values.items() if size != c.value))
+
+
+@lru_cache(maxsize=64)
+def _measure(tree: ast.Module, changed: frozenset[tuple[Constant, int]]) -> Measure:
     import torch
 
     from coding_framework.reference_model import constructor_arguments, make_model
     from coding_framework.reference_model.operations import FewSteps, OperationCounter
 
     with torch.device("meta"), torch.no_grad():
-        namespace = run_module(tree, values)
+        namespace = run_module(tree, dict(changed))
         arguments = constructor_arguments(namespace)
         inputs = inputs_of(namespace)
         inputs = [x.to("meta") if isinstance(x, torch.Tensor) else x for x in inputs]
