@@ -144,7 +144,9 @@ def get_init_inputs():
 """
 
 
-def test_a_module_is_solved_in_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_module_is_solved_in_parts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "module.py").write_text(MODULE)
     folder = tmp_path / "out"
     words = ["--task", str(tmp_path / "module.py"), "--parts", "--tester", "off", "--turns", "1"]
@@ -164,10 +166,11 @@ def test_a_module_is_solved_in_parts(tmp_path: Path, capsys: pytest.CaptureFixtu
     with server("```cuda\nno kernel```") as url:
         assert main(command(url, tmp_path / "none", *words)) == 1, "no kernel was found"
     assert "no kernel of the whole: a part was not solved" in capsys.readouterr().out
-    many = "[x := x * 1.01 for _ in range(1600)][-1]"
+    monkeypatch.setattr("coding_framework.data.parts.whole.MOST_OPERATIONS", 15)
+    many = "[x := x * 1.01 for _ in range(16)][-1]"
     (tmp_path / "module.py").write_text(MODULE.replace("torch.relu(x)", many))
     assert main(command("http://127.0.0.1:9/v1", tmp_path / "none", *words)) == 2
-    assert "more than 1500 operations" in capsys.readouterr().err, "no model was asked"
+    assert "more than 15 operations" in capsys.readouterr().err, "no model was asked"
     assert not (tmp_path / "none" / "kernel.cu").exists()
 
 
