@@ -95,15 +95,14 @@ class TransformersPolicy:
         del self._generator
 
 
-def fast_dtype(device: str) -> torch.dtype:
-    """bfloat16 where the hardware computes in it. Elsewhere float32, which is then faster."""
-    import torch
-
+def fast_dtype(device: str) -> str:
+    """bfloat16 where the hardware computes in it. Elsewhere float32, which is then faster. Linux is
+    asked: torch has no public question for it, and is imported in seconds."""
     if device.startswith("cuda"):
-        return torch.bfloat16
-    # torch has no public question for it yet; both exist in the torch that is locked
-    fast = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return torch.bfloat16 if fast else torch.float32
+        return "bfloat16"
+    cpu = Path("/proc/cpuinfo")
+    can = set(cpu.read_text().split()) if cpu.exists() else set()
+    return "bfloat16" if can & {"avx512_bf16", "amx_tile"} else "float32"
 
 
 def load_model(
@@ -123,7 +122,7 @@ def load_model(
     # On Hopper torch prefers cuDNN's attention, which builds a plan for each length: each token.
     torch.backends.cuda.enable_cudnn_sdp(False)
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    wanted = fast_dtype(place) if dtype == "auto" else getattr(torch, dtype)
+    wanted = getattr(torch, fast_dtype(place) if dtype == "auto" else dtype)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=wanted)

@@ -196,7 +196,7 @@ class _Run:
         cuda = config.device != "cpu" and torch.cuda.is_available()
         self.device = "cuda" if cuda else "cpu"
         said = config.dtype
-        self.dtype = fast_dtype(self.device) if said == "auto" else getattr(torch, said)
+        self.dtype = getattr(torch, fast_dtype(self.device) if said == "auto" else said)
         quantize = config.quantization
         self.nf4 = quantize == "nf4" or (quantize == "auto" and self.device == "cuda")
         asked = config.gradient_checkpointing
