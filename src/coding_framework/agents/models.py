@@ -124,7 +124,7 @@ def _from_hub(name: str) -> Path | None:
 
     wanted = ["*.safetensors", "*.json", "*.jinja", "*.txt", "*.model"]
     for local in (True, False):
-        if not local and not _hub_answers():
+        if not local and not hub_answers():
             return None
         try:
             path = snapshot_download(
@@ -145,13 +145,14 @@ def _from_hub(name: str) -> Path | None:
     return None
 
 
-def _hub_answers() -> bool:
-    """One quick request: the client itself retries for minutes where there is no network."""
+def hub_answers() -> bool:
+    """One quick request: the client itself retries for minutes where there is no network. A machine
+    of your own is HF_ENDPOINT."""
     import urllib.request
 
-    if os.environ.get("HF_HUB_OFFLINE", "") not in ("", "0"):
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
         return False
-    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     request = urllib.request.Request(endpoint, method="HEAD")
     try:
         with urllib.request.urlopen(request, timeout=_HUB_TIMEOUT_S):

@@ -8,15 +8,13 @@ in for it, and the run's summary says so.
 from __future__ import annotations
 
 import math
-import os
-import socket
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from urllib.parse import urlsplit
 
+from coding_framework.agents.models import hub_answers
 from coding_framework.data.examples import round_robin
 from coding_framework.data.sakana_loader import LEVELS, SakanaDataLoader, archive_examples_of
 from coding_framework.data.synthesis.receipts import Job, load_receipts
@@ -26,9 +24,6 @@ from coding_framework.run.judged import judge_jobs
 from coding_framework.store.events import log
 from coding_framework.types import TrainingExample
 
-HUB = "https://huggingface.co"
-ANSWER_S = 3.0
-"""For the hub's machine. Its client retries for half a minute where there is no network."""
 SPARE = 1.5
 """Kernels judged for each example that is wanted: of the archive's own correct ones a part is not
 by our judge."""
@@ -68,19 +63,6 @@ def archive_examples(source: str, count: int) -> ArchiveExamples:
     levels = Counter(example.task.family.removeprefix("archive_") for example in found)
     counts = ", ".join(f"{n} of {level}" for level, n in sorted(levels.items()))
     return ArchiveExamples(tuple(found), f"{source}: {counts}")
-
-
-def hub_answers() -> bool:
-    """Whether the hub's machine can be reached; a machine of your own is HF_ENDPOINT."""
-    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
-        return False
-    place = urlsplit(os.environ.get("HF_ENDPOINT") or HUB)
-    port = place.port or (443 if place.scheme == "https" else 80)
-    try:
-        socket.create_connection((place.hostname or "", port), ANSWER_S).close()
-    except OSError:
-        return False
-    return True
 
 
 def _of_level(source: str, level: int, count: int, folder: Path) -> Sequence[TrainingExample]:

@@ -34,7 +34,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(models, "_hub_answers", lambda: False)
+    monkeypatch.setattr(models, "hub_answers", lambda: False)
     return folder
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-import socket
+import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coding_framework.agents.models import hub_answers
 from coding_framework.data import examples
 from coding_framework.data.sakana_loader import COLUMNS
 from coding_framework.data.synthesis.receipts import Job, KernelReceipt
 from coding_framework.errors import UsageError
 from coding_framework.run import archive, model_folder
-from coding_framework.run.archive import archive_examples, hub_answers
+from coding_framework.run.archive import archive_examples
 from coding_framework.training.sft_config import SFTConfig
 from coding_framework.types import Role, Status, TrainingExample
 from support.made_conversations import make_task, make_verdict
@@ -107,10 +108,10 @@ def test_sft_learns_them_and_says_so(rows: Path, data: Any, share: int) -> None:
 def test_without_the_hub_one_line_says_so_at_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(*_: Any, **__: Any) -> socket.socket:
+    def refuse(*_: Any, **__: Any) -> None:
         raise TimeoutError
 
-    monkeypatch.setattr(archive.socket, "create_connection", refuse)
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
     assert not hub_answers()
     config = SFTConfig(data="archive", num_examples=2, optimizer_examples=0, max_task_ops=1)
     learnt, told = model_folder._examples(config, "starter")
