@@ -24,7 +24,9 @@ from coding_framework.orchestration.turn import (
     judge_or_reason,
     run_conversation,
 )
-from coding_framework.types import BaselineName, CUDAConversationState, JudgeFn, Role
+from coding_framework.run.eval_options import EvalOptions
+from coding_framework.store.lines import append_line
+from coding_framework.types import CUDAConversationState, JudgeFn, Role
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -57,19 +59,16 @@ class Sampling:
     run: EvalRun
     judge: JudgeFn
     reward: RewardFn
-    turns: int = 1
-    stop_when_correct: bool = False
-    stop_without_code: bool = False
-    baseline: BaselineName = "eager"
+    options: EvalOptions
     judge_pauses_s: tuple[float, ...] = JUDGE_PAUSES_S
 
     async def sample(self, wanted: Wanted) -> Sample:
         """The conversation, and its record."""
         entry = wanted.entry
         config = ConversationConfig(
-            max_turns=self.turns,
-            stop_reward=FIRST_CORRECT if self.stop_when_correct else None,
-            stop_without_code=self.stop_without_code,
+            max_turns=self.options.turns,
+            stop_reward=FIRST_CORRECT if self.options.stop_when_correct else None,
+            stop_without_code=self.options.stop_without_code,
             judge_pauses_s=self.judge_pauses_s,
         )
         state = await run_conversation(
@@ -85,7 +84,7 @@ class Sampling:
             suite=wanted.suite.name,
             sample=wanted.number,
             level=entry.level,
-            baseline=self.baseline,
+            baseline=self.options.baseline,
         )
         return state, await self._elsewhere(entry, state, record)
 
@@ -114,12 +113,13 @@ class Sampling:
         await self.run.agents(wanted.agents, wanted.number)[Role.GENERATOR].answer(state)
 
 
-async def sample_all(
-    sampling: Sampling, wanted: Sequence[Wanted], concurrency: int, minutes: float | None
-) -> list[Sample]:
+async def sample_all(sampling: Sampling, wanted: Sequence[Wanted]) -> list[Sample]:
     """The samples in their order, without those that the limit of time left out. Without a limit
-    those begin first of which nothing is stored: a server is not idle while 10,000 are replayed."""
-    correct = 0
+    those begin first of which nothing is stored: a server is not idle while 10,000 are replayed.
+    A viewer finds each conversation in the run's folder when it ends."""
+    minutes, concurrency = sampling.options.minutes, sampling.options.concurrency
+    correct, told = 0, sampling.run.folder.conversations
+    told.unlink(missing_ok=True)  # of an earlier start
 
     def stored(each: Wanted) -> bool:
         return sampling.run.has_begun(each.entry.task.name, each.number)
@@ -133,6 +133,7 @@ async def sample_all(
             nonlocal correct
             was_stored = stored(each)
             found = await sampling.sample(each)
+            append_line(told, found[0].model_dump_json())
             correct += found[1].correct
             progress.advance(0 if was_stored else 1, note=f"{correct} correct")
             return found
@@ -143,8 +144,9 @@ async def sample_all(
     return [done[each.name] for each in wanted if each.name in done]
 
 
-async def ask_all(sampling: Sampling, wanted: Sequence[Wanted], concurrency: int) -> None:
+async def ask_all(sampling: Sampling, wanted: Sequence[Wanted]) -> None:
     """The first answers of all samples."""
+    concurrency = sampling.options.concurrency
     with Progress("  asking", len(wanted), "answers", at_once=concurrency) as progress:
 
         async def one(each: Wanted) -> None:

@@ -85,21 +85,11 @@ def run_evaluation(
         stack.enter_context(RunWatch(options.output_dir, "eval", known))
         judge = _judge(plan, options, judging)
         stack.callback(judge.close)
-        sampling = Sampling(
-            run=run,
-            judge=judge,
-            reward=make_reward(),
-            turns=options.turns,
-            stop_when_correct=options.stop_when_correct,
-            stop_without_code=options.stop_without_code,
-            baseline=options.baseline,
-        )
+        sampling = Sampling(run, judge, make_reward(), options)
         if options.ask_only:
-            asyncio.run(ask_all(sampling, speaker.wanted, options.concurrency))
+            asyncio.run(ask_all(sampling, speaker.wanted))
             return None
-        found = asyncio.run(
-            sample_all(sampling, speaker.wanted, options.concurrency, options.minutes)
-        )
+        found = asyncio.run(sample_all(sampling, speaker.wanted))
         return _finish(plan, identity, found, options, asked=len(speaker.wanted))
 
 
@@ -187,8 +177,8 @@ def _judge(
     how: dict[str, Any] = {"time_naive": options.baseline == "naive", "rules": options.rules}
     if options.ray is not None:
         return make_ray_judge(judging, options.ray, **how)
-    whole = parent_of(options.output_dir)  # of a stage, whose run is told what its judge does
-    return make_judge(**judging.model_dump(), run_folder=options.output_dir, told_in=whole, **how)
+    told_in = parent_of(options.output_dir) or options.output_dir  # of a stage, its whole run
+    return make_judge(**judging.model_dump(), told_in=told_in, **how)
 
 
 def _identity(

@@ -80,11 +80,10 @@ def evaluated(folder: Path, names: Sequence[str], judge=correct, speaker=None, p
     suite = EvalSuite(name="s", tasks=tuple(SuiteTask(task=make_task(n)) for n in names))
     agents = {Role.GENERATOR: speaker or Speaker()}
     with EvalRun(folder, IDENTITY, patience_s=patience_s) as run:
-        sampling = Sampling(
-            run=run, judge=judge, reward=CUDAPerformanceReward(), judge_pauses_s=(0.0, 0.0, 0.0)
-        )
+        options = EvalOptions(concurrency=4)
+        sampling = Sampling(run, judge, CUDAPerformanceReward(), options, (0.0, 0.0, 0.0))
         wanted = [Wanted(suite, entry, 0, agents) for entry in suite.tasks]
-        return [record for _, record in asyncio.run(sample_all(sampling, wanted, 4, None))]
+        return [record for _, record in asyncio.run(sample_all(sampling, wanted))]
 
 
 def outcome_of(records: Sequence[SampleRecord], **more) -> EvalOutcome:
@@ -118,6 +117,20 @@ def test_a_kernel_that_kills_the_judge_every_time_is_masked_and_the_run_goes_on(
     assert outcome.faults == {records[1].masked: 1}
     assert _status(outcome, EvalOptions()) == 3
     assert _status(outcome, EvalOptions(max_masked=0.4)) == 0
+
+
+def test_each_conversation_is_in_the_folder_when_it_ends(tmp_path: Path) -> None:
+    there = []
+
+    async def judge(task, code):
+        path = tmp_path / "conversations.jsonl"
+        there.append(len(path.read_text().splitlines()) if path.exists() else 0)
+        return await correct(task, code)
+
+    evaluated(tmp_path, list("abcdefgh"), judge)
+    assert (there[0], there[-1] > 0) == (0, True)
+    evaluated(tmp_path, list("abcdefgh"), judge)
+    assert len((tmp_path / "conversations.jsonl").read_text().splitlines()) == 8
 
 
 def test_a_task_that_nobody_can_judge_is_tried_once(tmp_path: Path) -> None:
