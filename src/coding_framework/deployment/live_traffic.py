@@ -43,9 +43,6 @@ from coding_framework.store.databases import StorageError
 
 T = TypeVar("T")
 _GROUP = 32
-_BETWEEN_S = 0.005
-"""From one commit's start to the next one's: what comes meanwhile is one group. A commit that is
-alone waits for nothing."""
 _POLL_S = 0.1
 _PROBE_S = 1.0
 _BACKLOG = 10_000
@@ -193,7 +190,6 @@ class LiveTraffic(Traffic):
         self._changes = self._reading.changes()
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._backlog: deque[_Job] = deque(maxlen=_BACKLOG)
-        self._committed = 0.0
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=work, name=f"deployment {work.__name__}", daemon=True)
@@ -271,23 +267,17 @@ class LiveTraffic(Traffic):
                 self._probe()
 
     def _group(self) -> list[_Job]:
-        """What to commit together: it waits for the first job, and for more where the last commit
-        has only begun."""
+        """What to commit together: the first job that comes, and what came during the last commit."""
         jobs: list[_Job] = []
-        until = time.monotonic() + (_POLL_S if self.failure is None else _PROBE_S)
-        while len(jobs) < _GROUP:
-            wait = until - time.monotonic()
-            try:
-                jobs.append(self._jobs.get(timeout=wait) if wait > 0 else self._jobs.get_nowait())
-            except queue.Empty:
-                break
-            if len(jobs) == 1:
-                until = self._committed + _BETWEEN_S
+        with contextlib.suppress(queue.Empty):
+            jobs.append(self._jobs.get(timeout=_POLL_S if self.failure is None else _PROBE_S))
+            while len(jobs) < _GROUP:
+                jobs.append(self._jobs.get_nowait())
         return jobs
 
     def _commit(self, jobs: list[_Job]) -> None:
         jobs = [job for job in jobs if job.done.set_running_or_notify_cancel()]
-        self._committed = started = time.monotonic()
+        started = time.monotonic()
         try:
             with self._writing.transaction() as tx:
                 results = [job.work(tx) for job in jobs]
