@@ -358,15 +358,10 @@ class Enrolled(Traffic):
         return Assignment("v1", None, "incumbent", False, 1)
 
     def expose(
-        self,
-        alias: str,
-        unit: bytes,
-        request: str,
-        assignment: Assignment,
-        caller: bytes | None = None,
+        self, alias: str, unit: bytes, request: str, assignment: Assignment
     ) -> Future[Assignment]:
         self.written.append(("exposed", request))
-        return super().expose(alias, unit, request, assignment, caller)
+        return super().expose(alias, unit, request, assignment)
 
     def finish(self, request: str, outcome: Outcome) -> Future[bool]:
         self.written.append((outcome.status, request))

@@ -1,4 +1,4 @@
-"""Rollouts of a server: feedback, the shadow, retries, and what Prometheus is told."""
+"""Rollouts of a server: the shadow, retries, and what Prometheus is told."""
 
 from __future__ import annotations
 
@@ -100,26 +100,6 @@ def kernel(body: dict[str, Any]) -> str:
 def running(tmp_path: Path) -> Iterator[Deployed]:
     with deployed(tmp_path, kernel) as found:
         yield found
-
-
-def test_a_caller_says_by_its_request_what_became_of_the_answer(running: Deployed) -> None:
-    metrics = [
-        {"name": "utility", "kind": "goal", "type": "bounded_mean"},
-        {"name": "adopted", "kind": "signal", "type": "bounded_mean"},
-    ]
-    experiment = running.start(metrics=metrics)
-    number = running.ask("someone").headers["x-cudarl-request"]
-    say = {"request_id": number, "metric": "adopted", "value": 1.0}
-    _, other = running.server.gate.tokens.create(["complete"])  # type: ignore[union-attr]
-    headers = {"Authorization": f"Bearer {other}"}
-    refused = running.client.post("/v1/feedback", json=say, headers=headers)
-    assert (refused.status_code, "takes part" in refused.text) == (400, True)
-    assert running.client.post("/v1/feedback", json=say).json() == {"recorded": True}
-    assert running.client.post("/v1/feedback", json=say).json() == {"recorded": False}
-    for wrong in ({**say, "metric": "utility"}, {**say, "request_id": "x"}, {"request_id": number}):
-        assert running.client.post("/v1/feedback", json=wrong).status_code == 400
-    kinds = [e.kind for e in running.manager.store.events(experiment)]
-    assert kinds.count("feedback") == 1
 
 
 def test_a_retry_is_answered_by_the_same_arm_and_counted_once(running: Deployed) -> None:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 
 CLIENT = httpx.Client(timeout=60)
 ROUTES = (
-    "/v1/chat/completions", "/v1/feedback", "/v1/completions", "/metrics"
+    "/v1/chat/completions", "/v1/completions", "/metrics"
 )  # fmt: skip
 NO_LIMIT = settings(
     deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=300
@@ -58,9 +58,6 @@ bodies = st.fixed_dictionaries(
         "seed": st.integers() | json_values,
         "user": words | json_values,
         "cuda_rl": options | json_values,
-        "request_id": words | json_values,
-        "metric": words | json_values,
-        "value": st.floats() | json_values,
     },
 )
 

@@ -17,6 +17,7 @@ from coding_framework.deployment.http import Gate, Listen, server_of
 from coding_framework.deployment.live_traffic import Traffic
 from coding_framework.deployment.serve_config import ServeConfig
 from coding_framework.deployment.server import CallersTasks, ModelServer
+from coding_framework.deployment.store import DeploymentStore
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.deployment.traffic import open_traffic
 from coding_framework.registry.keeping import KernelKeeper, TemplatesFn
@@ -241,11 +242,12 @@ def deployed_server(
             backend, folder, database=str(folder / "deployment.sqlite"),
             versions={"v1": {"model": "m1"}, "v2": {"model": "m2"}}, **settings,
         )  # fmt: skip
-        traffic, versions, manager = open_traffic(config)
-        assert manager is not None
+        traffic, versions = open_traffic(config)
+        assert config.database is not None
+        manager = DeploymentManager(DeploymentStore(config.database))
         server = ModelServer(
             config, ScriptedJudge(), "emulator", new_key(folder / "keys", "judge"),
-            Gate(TokenFile(config.tokens)), traffic, versions, manager=manager,
+            Gate(TokenFile(config.tokens)), traffic, versions,
         )  # fmt: skip
         with app_served(server.app) as url:
             yield url, server, manager

@@ -85,7 +85,7 @@ def _server(config: Any, gate: Gate, stack: ExitStack) -> Any:
     key = load_key(config.keys, config.key)
     judge_config = config.judge
     judges_on = choose_backend(judge_config.backend)
-    traffic, versions, manager = open_traffic(config)
+    traffic, versions = open_traffic(config)
     stack.callback(traffic.close)
     judge = make_judge(
         backend=judges_on, sandbox=judge_config.sandbox, workers=judge_config.workers
@@ -101,8 +101,7 @@ def _server(config: Any, gate: Gate, stack: ExitStack) -> Any:
     if config.registry is not None:
         keeper = KernelKeeper(config.registry, config.keys, key, judge.templates)
     return ModelServer(
-        config, judge, judges_on, key, gate, traffic, versions,
-        manager=manager, callers=callers, keeper=keeper,
+        config, judge, judges_on, key, gate, traffic, versions, callers=callers, keeper=keeper
     )  # fmt: skip
 
 

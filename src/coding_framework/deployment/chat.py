@@ -94,17 +94,6 @@ class ChatRequest(_Asked):
     cuda_rl: KernelOptions = KernelOptions()
 
 
-class Feedback(BaseModel):
-    """What a caller says of its answer."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    request_id: str = Field(min_length=1, max_length=200)
-    """As the answer's header X-CudaRL-Request had it."""
-    metric: str = Field(min_length=1, max_length=200)
-    value: float = Field(allow_inf_nan=False)
-
-
 def completion(
     model: str, said: Mapping[str, Any], usage: tuple[int, int], finish: str = "stop", **more: Any
 ) -> dict[str, Any]:

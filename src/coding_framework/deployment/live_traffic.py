@@ -137,16 +137,10 @@ class Traffic:
         return None if self.failure is not None else self._router.shadow(alias, unit)
 
     def expose(
-        self,
-        alias: str,
-        unit: bytes,
-        request: str,
-        assignment: Assignment,
-        caller: bytes | None = None,
+        self, alias: str, unit: bytes, request: str, assignment: Assignment
     ) -> Future[Assignment]:
         """Write the exposure of an enrolled unit; who answers now, which is the incumbent where it
-        could not be written or the rollout is over. Wait for it before the request goes upstream.
-        caller: whose request it is (`unit`)."""
+        could not be written or the rollout is over. Wait for it before asking the model."""
         return _known(assignment)
 
     def finish(self, request: str, outcome: Outcome) -> Future[bool]:
@@ -207,12 +201,7 @@ class LiveTraffic(Traffic):
         self._writing.close()
 
     def expose(
-        self,
-        alias: str,
-        unit: bytes,
-        request: str,
-        assignment: Assignment,
-        caller: bytes | None = None,
+        self, alias: str, unit: bytes, request: str, assignment: Assignment
     ) -> Future[Assignment]:
         """See Traffic."""
         experiment = assignment.experiment
@@ -220,7 +209,7 @@ class LiveTraffic(Traffic):
             return _known(assignment)
 
         def work(tx: Transaction) -> Assignment:
-            kept = expose(tx, experiment, unit, assignment.variant, request, caller)
+            kept = expose(tx, experiment, unit, assignment.variant, request)
             return assignment if kept else self._router.without_rollout(alias)
 
         return self._submit(work, otherwise=self._router.without_rollout(alias))
@@ -267,7 +256,7 @@ class LiveTraffic(Traffic):
                 self._probe()
 
     def _group(self) -> list[_Job]:
-        """What to commit together: the first job that comes, and what came during the last commit."""
+        """What to commit together: the first job that comes, and what else is there by then."""
         jobs: list[_Job] = []
         with contextlib.suppress(queue.Empty):
             jobs.append(self._jobs.get(timeout=_POLL_S if self.failure is None else _PROBE_S))

@@ -7,7 +7,6 @@ the transition.
 
 from __future__ import annotations
 
-import json
 import secrets
 import threading
 import uuid
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coding_framework.deployment.ab_testing import ABTestConfig
-from coding_framework.deployment.outcomes import MEASURED, Outcome
+from coding_framework.deployment.outcomes import Outcome
 from coding_framework.deployment.rollout import Decision, Rollout
 from coding_framework.deployment.statistics import units_to_plan
 from coding_framework.deployment.store import (
@@ -148,28 +147,6 @@ class ABTestManager:
 
     def config(self, row: ExperimentRow) -> ABTestConfig:
         return ABTestConfig.stored(row.config)
-
-    # --- events ---------------------------------------------------------------------------------
-
-    def record_feedback(
-        self, request: str, metric: str, value: float, caller: bytes | None = None
-    ) -> bool:
-        """What a caller says of its answer, for a metric of the experiment's that no server
-        measures. False: it said so before. caller: whose answer it must be (`unit_of`); None:
-        anybody's. Raises UsageError."""
-        with self.store.transaction() as tx:
-            exposure = tx.event(f"{request}:e")
-            whose = json.loads(exposure.body).get("caller") if exposure is not None else None
-            if caller is not None and whose not in (None, caller.hex()):
-                exposure = None  # of another caller: it is not said that there is one
-            if exposure is None or exposure.experiment is None:
-                raise UsageError(f"no request {request!r} takes part in a rollout")
-            config = self.config(tx.experiment(exposure.experiment))
-            own = sorted(m.name for m in config.metrics if m.name not in MEASURED)
-            if metric not in own:
-                known = ", ".join(own) or "none"
-                raise UsageError(f"{metric!r} is no metric of callers' here; there are: {known}")
-            return tx.add_feedback(request, metric, canonical({"metric": metric, "value": value}))
 
     # --- evaluation -----------------------------------------------------------------------------
 
@@ -315,22 +292,14 @@ def _read(rollout: Rollout, tx: Transaction, experiment: str) -> None:
     rollout.advance(tx.now_us)
 
 
-def expose(
-    tx: Transaction,
-    experiment: str,
-    unit: bytes,
-    variant: str,
-    request: str,
-    caller: bytes | None = None,
-) -> bool:
+def expose(tx: Transaction, experiment: str, unit: bytes, variant: str, request: str) -> bool:
     """Write an exposure. False: the experiment does not serve now, or the request is another arm's;
-    then the answer must not be the candidate's. A request that is sent again keeps its exposure.
-    caller: whose request it is, who alone may say what became of it."""
+    then the answer must not be the candidate's. A request that is sent again keeps its exposure."""
     if tx.state_of(experiment) not in SERVING:
         return False
     added = tx.add_event(
-        f"{request}:e", "exposure", canonical({"caller": caller.hex()} if caller else {}),
-        experiment=experiment, unit=unit, variant=variant, request=request,
+        f"{request}:e", "exposure", "{}", experiment=experiment, unit=unit, variant=variant,
+        request=request,
     )  # fmt: skip
     if added:
         return True

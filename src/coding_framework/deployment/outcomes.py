@@ -19,10 +19,6 @@ _BROKEN_OFF = ("cancelled", "refused")
 _LEAST_USE = 0.05
 
 
-MEASURED = ("utility", "error", "attrition", "unverified", "slow", "cheat")
-"""Metrics that the server measures itself."""
-
-
 class Outcome(Record):
     """How one request ended. Maker: the server. Consumer: `Rollout`."""
 

@@ -142,8 +142,6 @@ class Rollout:
         elif event.kind == "outcome":
             self._outcome(event)
             self._close_windows()
-        elif event.kind == "feedback":
-            self._observed(event, self._units[event.unit or b""], event.ts_us)
         elif event.kind == "shadow_pair":
             self._pair(event)
         elif event.kind == "transition":
@@ -198,8 +196,12 @@ class Rollout:
         self._observed(event, unit, exposed_us)
 
     def _observed(self, event: Event, unit: Unit, since_us: int) -> None:
-        """Count an outcome or feedback; of a bad event only a unit's first of its kind."""
-        for metric in self._added(unit, self._observation(event, unit, since_us)):
+        """Count an outcome; of a bad event only a unit's first of its kind. since_us: when its
+        request was exposed: what it came to after the unit's window is no value."""
+        seen = observation(json.loads(event.body), self.config)
+        if since_us >= unit.ends_us:
+            seen = seen._replace(values={})
+        for metric in self._added(unit, seen):
             found = self.bad[metric.name]
             found[0] += unit.candidate
             found[1] += 1
@@ -210,20 +212,8 @@ class Rollout:
 
     # --- units: what their own events say -------------------------------------------------------
 
-    def _observation(self, event: Event, unit: Unit, since_us: int) -> Observation | None:
-        """What counts of an outcome, or of what a caller says, which is too late after the window.
-        since_us: of an outcome, its exposure."""
-        said, in_window = json.loads(event.body), since_us < unit.ends_us
-        if event.kind == "feedback":
-            bad = frozenset([said["metric"]] if said["value"] else [])
-            return Observation({said["metric"]: said["value"]}, bad) if in_window else None
-        found = observation(said, self.config)
-        return found if in_window else found._replace(values={})
-
-    def _added(self, unit: Unit, found: Observation | None) -> list[Metric]:
+    def _added(self, unit: Unit, found: Observation) -> list[Metric]:
         """Put an observation into its unit; the bad events that the unit had not had yet."""
-        if found is None:
-            return []
         for index, metric in enumerate(self.means):
             if metric.name in found.values:
                 self._value(unit, index, found.values[metric.name])

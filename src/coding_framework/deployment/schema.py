@@ -43,5 +43,4 @@ ALTER TABLE experiment DROP COLUMN config_sha256;
 
 MIGRATIONS = (_FIRST, "", "", "", _FIFTH)
 """The three between only made what _FIFTH drops. Number N brings a database from version N to
-N + 1.
-Never edit one that was released: add one."""
+N + 1. Never edit one that was released: add one."""

@@ -31,7 +31,6 @@ from coding_framework.deployment.ab_testing import Assignment, Shadow
 from coding_framework.deployment.backends import BackendPolicy, Backends, Used
 from coding_framework.deployment.chat import (
     ChatRequest,
-    Feedback,
     Reading,
     ReferencePool,
     TaskOfRequest,
@@ -42,7 +41,6 @@ from coding_framework.deployment.chat import (
     registered_task,
     task_of,
 )
-from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.http import (
     ApiError,
     Caller,
@@ -156,20 +154,17 @@ class ModelServer:
         traffic: Traffic,
         versions: Versions | None = None,
         *,
-        manager: DeploymentManager | None = None,
         callers: CallersTasks | None = None,
         keeper: KernelKeeper | None = None,
     ) -> None:
-        """judges_on: what `judge` judges on. key: signs receipts. manager: of the deployment
-        database, for feedback. callers: takes tasks of callers; None: they are
-        refused. keeper: puts verified kernels into a registry; None: nobody does."""
+        """judges_on: what `judge` judges on. key: signs receipts. callers: takes tasks of callers;
+        None: they are refused. keeper: puts verified kernels into a registry; None: nobody does."""
         self.config, self.gate, self.traffic = config, gate, traffic
         self.versions = versions or Versions(config.versions)
         self.judge = JudgeQueue(judge, config.judge.workers, config.judge.queue)
         self._callers = callers
         self._callers_judge = JudgeQueue(callers.judge, 1) if callers is not None else self.judge
         self._references = ReferencePool()
-        self._manager = manager
         self.metrics = ServerMetrics(lambda: self.traffic.seen)
         self.backends = Backends(config, self.metrics, self.versions.all)
         self._judges_on = judges_on
@@ -233,8 +228,6 @@ class ModelServer:
         app.get("/readyz")(self._readyz)
         app.get("/v1/models")(self._models)
         app.post("/v1/chat/completions")(self._chat)
-        if self._manager is not None:
-            app.post("/v1/feedback")(self._feedback)
         return app
 
     async def _readyz(self) -> Response:
@@ -344,10 +337,7 @@ class ModelServer:
 
     async def _expose(self, asked: Asked) -> None:
         try:
-            exposed = self.traffic.expose(
-                asked.alias, asked.unit, asked.request, asked.assignment,
-                self.traffic.unit(asked.caller.id),
-            )  # fmt: skip
+            exposed = self.traffic.expose(asked.alias, asked.unit, asked.request, asked.assignment)
             asked.assignment = await asyncio.wrap_future(exposed)
         except asyncio.CancelledError:  # it may be written
             self._spawn(self._finish(asked, _ended_as("cancelled", asked)))
@@ -514,16 +504,6 @@ class ModelServer:
             self._shadows -= 1
         paired = self.traffic.pair(shadow, asked.unit, asked.request, incumbent, outcome)
         await asyncio.wrap_future(paired)
-
-    async def _feedback(self, request: Request) -> Response:
-        """What a caller says of its answer."""
-        assert self._manager is not None
-        caller = self.gate.caller(request, "complete")
-        said = parsed(Feedback, await read_object(request))
-        record = self._manager.experiments.record_feedback
-        whose = self.traffic.unit(caller.id)
-        new = await asyncio.to_thread(record, said.request_id, said.metric, said.value, whose)
-        return as_json({"recorded": new})
 
     # --- streams ----------------------------------------------------------------------------------
 

@@ -192,19 +192,11 @@ class Transaction(Rows):
     def add_outcome(self, request: str, body: str) -> bool:
         """Append the outcome of an exposure; False where there is no such exposure or it has an
         outcome."""
-        return self._add_about(request, "outcome", "o", body)
-
-    def add_feedback(self, request: str, metric: str, body: str) -> bool:
-        """Append what a caller says of an exposed request, once a metric; False where it did."""
-        return self._add_about(request, "feedback", f"f:{metric}", body)
-
-    def _add_about(self, request: str, kind: str, suffix: str, body: str) -> bool:
-        """With the unit and variant of its exposure."""
         done = self._db.execute(
             "INSERT INTO event(id, ts_us, experiment, kind, unit, variant, request, body)"
-            " SELECT request || ':' || ?, ?, experiment, ?, unit, variant, request, ?"
+            " SELECT request || ':o', ?, experiment, 'outcome', unit, variant, request, ?"
             " FROM event WHERE id = ? ON CONFLICT(id) DO NOTHING",
-            (suffix, self.now_us, kind, body, f"{request}:e"),
+            (self.now_us, body, f"{request}:e"),
         )
         return self._added(done)
 

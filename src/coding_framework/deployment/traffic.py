@@ -51,14 +51,13 @@ class Versions:
             log.warning("versions_unread", error=str(e)[:200])
 
 
-def open_traffic(config: ServeConfig) -> tuple[Traffic, Versions, DeploymentManager | None]:
-    """Who answers, the versions, and the database's manager, by the file and its database, which
-    learns the versions and endpoints that it does not know yet. Raises StorageError where it cannot
-    be opened or is damaged, UsageError where a version of the file is registered with another
-    content."""
+def open_traffic(config: ServeConfig) -> tuple[Traffic, Versions]:
+    """Who answers, and the versions, by the file and its database, which learns the versions and
+    endpoints that it does not know yet. Raises StorageError where it cannot be opened or is
+    damaged, UsageError where a version of the file is registered with another content."""
     if config.database is None:
         fixed = {alias: endpoint.version for alias, endpoint in config.endpoints.items()}
-        return Traffic(fixed), Versions(config.versions), None
+        return Traffic(fixed), Versions(config.versions)
     store = DeploymentStore(config.database, check=True)
     manager = DeploymentManager(store)
     for name, version in config.versions.items():
@@ -68,7 +67,7 @@ def open_traffic(config: ServeConfig) -> tuple[Traffic, Versions, DeploymentMana
         if alias not in known:
             manager.deploy(alias, endpoint.version, actor="serve")
     versions = Versions(config.versions, lambda: _registered(store))
-    return DecidedTraffic(config.database), versions, manager
+    return DecidedTraffic(config.database), versions
 
 
 def _registered(store: DeploymentStore) -> dict[str, VersionSpec]:

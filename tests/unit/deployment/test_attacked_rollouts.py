@@ -16,7 +16,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 from changing_rollouts import FADES, SWINGS, promoted, units_until_stopped
 
-from coding_framework.deployment.ab_testing import Metric, RampStep
+from coding_framework.deployment.ab_testing import RampStep
 from coding_framework.deployment.decisions import ratio_is_broken
 from coding_framework.deployment.live_traffic import LiveTraffic
 from coding_framework.deployment.manager import ABTestManager
@@ -208,24 +208,3 @@ def test_a_router_that_breaks_late_is_found() -> None:
     found = [n for n in range(200, 20_001, 200) if ratio_is_broken(int(ahead[n - 1]), n, 0.5)]
     assert found
     assert found[0] > 10_000
-
-
-@pytest.fixture
-def one_candidate_answer(tmp_path: Path) -> tuple[Deployment, str]:
-    metrics = (*config().metrics, Metric(name="kept", kind="signal", type="bounded_mean"))
-    deployed = Deployment(tmp_path / "d.sqlite", config(metrics=metrics, steps=HELD))
-    return deployed, deployed.request(True, Outcome(status="verified", speedup=2.0))
-
-
-def test_feedback_before_its_outcome_and_after_it_is_one_value(
-    one_candidate_answer: tuple[Deployment, str],
-) -> None:
-    deployed, request = one_candidate_answer
-    early = deployed.request(True, None)
-    assert deployed.manager.record_feedback(early, "kept", 1.0)
-    assert deployed.end(early, GOOD)
-    assert deployed.manager.record_feedback(request, "kept", 1.0)
-    assert not deployed.manager.record_feedback(request, "kept", 0.0)
-    deployed.clock.pass_(6)
-    deployed.act()
-    assert int(deployed.manager._caught_up(deployed.id).effects["kept"].units) == 2

@@ -298,42 +298,6 @@ def test_requests_of_processes_that_were_all_killed_are_lost(deployed: Deploymen
     verified(deployed)
 
 
-# --- what callers say, a database of before -------------------------------------------------------
-
-ADOPTED = Metric(name="adopted", kind="signal", type="bounded_mean")
-COMPLAINT = Metric(name="complaint", kind="guardrail", type="bad_event")
-
-
-def test_a_caller_says_what_became_of_its_answer_once_and_within_the_window(tmp_path: Path) -> None:
-    metrics = (*config().metrics, ADOPTED, COMPLAINT)
-    deployed = Deployment(tmp_path / "d.sqlite", config(metrics=metrics))
-    first, late = deployed.request(True), deployed.request(False)
-    say = deployed.manager.record_feedback
-    assert say(first, "adopted", 1.0)
-    assert not say(first, "adopted", 0.0)
-    assert say(first, "complaint", 1.0)
-    for request, metric in ((first, "utility"), (first, "unheard"), ("nobody's", "adopted")):
-        with pytest.raises(UsageError):
-            say(request, metric, 1.0)
-    deployed.clock.pass_(6)
-    assert say(late, "adopted", 1.0)  # written down, and too late to count
-    numbers = deployed.manager.evaluate(deployed.id).numbers
-    assert numbers["bad"]["complaint"]["of_candidate"] == 1
-    rollout = deployed.manager._caught_up(deployed.id)
-    assert int(rollout.effects["adopted"].units) == 1
-    verified(deployed)
-
-
-def test_complaints_of_callers_roll_a_candidate_back(tmp_path: Path) -> None:
-    deployed = Deployment(tmp_path / "d.sqlite", config(metrics=(*config().metrics, COMPLAINT)))
-    for _ in range(60):
-        deployed.manager.record_feedback(deployed.request(True), "complaint", 1.0)
-        deployed.request(False)
-    assert deployed.act() == "ROLLED_BACK"
-    assert deployed.row.reason == "complaint: too often"
-    verified(deployed)
-
-
 def test_an_observer_does_not_close_a_window_before_an_event_that_is_being_written(
     deployed: Deployment,
 ) -> None:

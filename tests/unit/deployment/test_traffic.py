@@ -19,7 +19,7 @@ pytestmark = pytest.mark.unit
 
 
 def test_without_a_database_the_file_says_who_answers(tmp_path: Path) -> None:
-    traffic, versions, _ = open_traffic(config_of("http://a", tmp_path))
+    traffic, versions = open_traffic(config_of("http://a", tmp_path))
     assert traffic.assign("kernels", b"u").version == "v1"
     assert versions.get("v1").model == "m"
     with pytest.raises(InfrastructureError, match="v2"):
@@ -30,7 +30,7 @@ def test_a_new_database_learns_what_the_file_says_and_then_decides(tmp_path: Pat
     database = tmp_path / "deployment.sqlite"
     config = config_of("http://a", tmp_path, database=str(database))
     for _ in range(2):  # a second start finds what the first has left
-        traffic, versions, _ = open_traffic(config)
+        traffic, versions = open_traffic(config)
         assert traffic.assign("kernels", traffic.unit("somebody")).version == "v1"
         traffic.close()
     store = DeploymentStore(database)
@@ -41,7 +41,7 @@ def test_a_new_database_learns_what_the_file_says_and_then_decides(tmp_path: Pat
 
 def test_a_version_is_never_redefined_by_the_file(tmp_path: Path) -> None:
     database = str(tmp_path / "deployment.sqlite")
-    traffic, _, _ = open_traffic(config_of("http://a", tmp_path, database=database))
+    traffic, _ = open_traffic(config_of("http://a", tmp_path, database=database))
     traffic.close()
     changed = {"v1": {"model": "another"}}
     with pytest.raises(UsageError, match="v1"):
