@@ -17,6 +17,7 @@ from coding_framework.paths import write_json_atomic
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # as a user has it: each process compiled all of us
 
 
 def bar(what: str, target: Any, value: Any, holds: bool) -> dict[str, Any]:

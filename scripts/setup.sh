@@ -79,6 +79,7 @@ sync_packages() {
 
 uv=$(find_uv)
 sync_packages
+.venv/bin/python -m compileall -q src || true  # for whoever has PYTHONDONTWRITEBYTECODE set
 
 missing() {
     have g++ || printf 'g++ '
