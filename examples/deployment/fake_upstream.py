@@ -2,7 +2,7 @@
 
     python examples/deployment/fake_upstream.py --port 8000 --kernel examples/relu.cu
 
-It speaks OpenAI's chat protocol, with streams. `--delay-ms` is how long it thinks. It prints its
+It speaks OpenAI's chat protocol, without streams. `--delay-ms` is how long it thinks. It prints its
 address and serves until it is stopped.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import time
 from pathlib import Path
 
@@ -58,23 +57,11 @@ class FakeUpstream:
         self.open += 1
         try:
             await asyncio.sleep(self.delay_s)
-            if body.get("stream"):
-                return await self.stream(request, body["model"], answer)
             message = {"role": "assistant", "content": answer}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             return web.json_response(reply(body["model"], "chat.completion", choice))
         finally:
             self.open -= 1
-
-    async def stream(self, request: web.Request, model: str, answer: str) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        for word in answer.split(" "):
-            choice = {"index": 0, "delta": {"content": f"{word} "}, "finish_reason": None}
-            said = json.dumps(reply(model, "chat.completion.chunk", choice))
-            await response.write(f"data: {said}\n\n".encode())
-        await response.write(b"data: [DONE]\n\n")
-        return response
 
 
 def reply(model: str, kind: str, choice: dict[str, object]) -> dict[str, object]:
