@@ -38,6 +38,14 @@ EXACT = names(
 """Operations that round nothing."""
 
 
+_BATCH_NORMS = {
+    torch.ops.aten._native_batch_norm_legit.default: 5,
+    torch.ops.aten._native_batch_norm_legit.no_stats: 3,
+}
+"""Where among their arguments it says whether the statistics are the batch's."""
+_MANY = 1 << 62
+
+
 class OperationMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """PyTorch's own mode, which sees an operation that is made of others as those, also under
     `inference_mode`, and without what a compiler needs: that imports torch._dynamo at the first
@@ -93,6 +101,8 @@ class OperationCounter(OperationMode):  # type: ignore[no-untyped-call]
         """Of matrix products and convolutions, by PyTorch's own formulas."""
         self.elements = 0
         """That operations give, views left out."""
+        self.normed = _MANY
+        """Of which a batch norm takes mean and variance, at least."""
         self._terms: dict[int, tuple[int, int]] = {}
         """By the number of a storage: of the longest sum, and of that whose result it is."""
         self._alive: list[torch.Tensor] = []  # such a number means nothing without its tensor
@@ -122,7 +132,7 @@ class OperationCounter(OperationMode):  # type: ignore[no-untyped-call]
         if not isinstance(func, torch._ops.OpOverload):  # takes functions: not looked into
             return func(*args, **kwargs)
         given = list(_tensors((args, tuple(kwargs.values()))))
-        result = _normed(func, args) or func(*args, **kwargs)
+        result = self._normed(func, args) or func(*args, **kwargs)
         made = list(_tensors(result if isinstance(result, tuple) else (result,)))
         formula = self._formulas.get(func._overloadpacket)
         flops = 0 if formula is None else int(formula(*args, **kwargs, out_val=result))
@@ -147,15 +157,16 @@ class OperationCounter(OperationMode):  # type: ignore[no-untyped-call]
                 self._terms[key] = max(longest, before_it), max(chain, ended)
         return result
 
-
-def _normed(func: Any, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...] | None:
-    """What a batch norm gives of a tensor without values, for whose shapes PyTorch runs some forty
-    operations; None of all else."""
-    if func is not torch.ops.aten._native_batch_norm_legit.default or not args[0].is_meta:
-        return None
-    x, training = args[0], args[5]
-    mean, deviation = (x.new_empty(x.shape[1] if training else 0) for _ in range(2))
-    return torch.empty_like(x), mean, deviation
+    def _normed(self, func: Any, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...] | None:
+        """What a batch norm gives of a tensor without values, for whose shapes PyTorch runs some
+        forty operations; None of all else."""
+        if func not in _BATCH_NORMS or not args[0].is_meta:
+            return None
+        x, training = args[0], args[_BATCH_NORMS[func]]
+        if training and x.numel():
+            self.normed = min(self.normed, x.numel() // x.shape[1])
+        mean, deviation = (x.new_empty(x.shape[1] if training else 0) for _ in range(2))
+        return torch.empty_like(x), mean, deviation
 
 
 class FewSteps(TorchFunctionMode):

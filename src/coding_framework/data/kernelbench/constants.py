@@ -24,6 +24,8 @@ _SEMANTIC = re.compile(
 )
 SMALLEST_SIZE = 8
 """Literals below this are taken for axes, flags or filter sizes, and stay."""
+_BATCH = re.compile(r"batch|^bs$", re.IGNORECASE)
+"""Names of sizes that may be small."""
 _SHAPED = frozenset(
     {"rand", "randn", "zeros", "ones", "empty", "randint", "full", "normal", "uniform", "Tensor"}
     | {"FloatTensor", "HalfTensor", "DoubleTensor", "LongTensor", "IntTensor"}
@@ -160,7 +162,8 @@ def _literals(name: str, value: ast.expr) -> list[tuple[Constant, ast.Constant]]
     ]
     if isinstance(value, ast.BinOp) and found:  # of `2048 * 2` the largest literal is the size
         found = [max(found, key=lambda pair: pair[0].value)]
-    return [pair for pair in found if pair[0].value >= SMALLEST_SIZE]
+    least = SMALLEST if _BATCH.search(name) else SMALLEST_SIZE
+    return [pair for pair in found if pair[0].value >= least]
 
 
 def _literal(tree: ast.Module) -> list[tuple[Constant, ast.Constant]]:

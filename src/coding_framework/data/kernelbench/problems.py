@@ -18,6 +18,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from traceback import extract_tb
 
@@ -37,11 +38,13 @@ from coding_framework.data.kernelbench.sizes import (
     make_odd,
     measure,
     shrink,
+    widen_norms,
 )
 from coding_framework.data.kernelbench.values import (
     Domain,
     input_domains,
     integers_of,
+    is_steady,
     run_once,
 )
 from coding_framework.errors import UsageError
@@ -57,6 +60,8 @@ GPU_BUDGET = Budget(elements=1 << 30, flops=1 << 62, made=1 << 62)
 
 MOST_DRAWN = 1 << 28
 """Elements of inputs up to which a problem's own integers are looked at."""
+_MUCH = 4
+"""Times the budget: so much more, and sizes without a name are looked for."""
 
 Sizes = dict[str, Values]
 """The constants of each shape set."""
@@ -135,7 +140,9 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
     original = measure(tree, {})
     constants = size_constants(tree)
     sizes = _sizes(tree, original, constants)
-    made = None if _differ(tree, sizes) else _with_literals(tree, original)
+    flops = measure(tree, sizes["main"]).flops
+    usual = _differ(tree, sizes) and flops < _MUCH * MAIN_BUDGET.flops
+    made = None if usual else _with_literals(tree, original, sizes)
     sizes, domains, cases = made or _that_run(tree, original, sizes, constants)
     own_sizes = {constant: constant.value for constant in sizes["main"]}
     real_sizes: Values = own_sizes
@@ -180,10 +187,14 @@ def _that_run(
 
 
 def _with_literals(
-    tree: ast.Module, original: Measure
+    tree: ast.Module, original: Measure, named: Sizes
 ) -> tuple[Sizes, list[Domain], list[TestCase]] | None:
-    """Shape sets by the sizes without a name too; None where the model does not run at them."""
+    """Shape sets by the sizes without a name too; None where the model does not run at them, or
+    they cost as much as by the named ones, of which each is another."""
     sizes = _sizes(tree, original, (*size_constants(tree), *literal_sizes(tree)))
+    usual, fewer = (measure(tree, s["main"]).flops for s in (named, sizes))
+    if _differ(tree, named) and not (fewer < usual / 2 and _differ(tree, sizes)):
+        return None
     try:
         return sizes, *_cases(tree, sizes)
     except Exception:  # only a run shows what an index may be; the problem says so in its own way
@@ -198,7 +209,10 @@ def _differ(tree: ast.Module, sizes: Sizes) -> bool:
 def _sizes(tree: ast.Module, original: Measure, constants: Sequence[Constant]) -> Sizes:
     """Three shape sets. A problem that no budget holds is at its smallest already: then the others
     are larger. They are equal where the model is for one size only."""
-    main = shrink(tree, {c: c.value for c in constants}, original, MAIN_BUDGET)
+    own = {c: c.value for c in constants}
+    small = shrink(tree, own, original.without_norms(), MAIN_BUDGET)
+    main = widen_norms(tree, small, original, lambda values: is_steady(tree, values))
+    original = replace(original, normed=measure(tree, main).normed if main != small else 0)
     odd = make_odd(tree, main, original)
     elements = min(TINY_BUDGET.elements, measure(tree, main).elements // 4)
     tiny = shrink(tree, main, original, Budget(elements, TINY_BUDGET.flops, TINY_BUDGET.made))

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 _OTHER_MULTIPLES = (1.5, 0.5)
 """Of a shrunk size that cannot be odd."""
+_ENOUGH = 6
+"""Elements of which a batch norm takes mean and variance. Of two it keeps a sign and what rounding
+says: behind twenty such layers PyTorch's own error is larger than its result, and every answer is
+right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +55,17 @@ class Measure:
     """Elements of one input or weight that an element of an output adds up, at most."""
     empty: int
     """Inputs, weights and outputs without elements."""
+    normed: int
+    """Elements of which a batch norm takes mean and variance, at least."""
     single: int
     """Layers that take or give one feature, or norm groups of one channel."""
     kinds: frozenset[str]
     """Of its layers, and names of its weights: a kernel is given as many at each size, and a block
     has a shortcut layer where the channels behind it are others than before."""
+
+    def without_norms(self) -> Measure:
+        """As one that asks nothing of batch norms."""
+        return replace(self, normed=0)
 
     @property
     def output_elements(self) -> int:
@@ -120,6 +130,7 @@ def _measure(tree: ast.Module, changed: frozenset[tuple[Constant, int]]) -> Meas
         flops=counted.flops,
         terms=max(1, *(min(most, counted.terms(t)) for t in outputs)),
         empty=sum(t.numel() == 0 for t in tensors),
+        normed=min(counted.normed, _ENOUGH),
         single=sum(map(_is_single, model.modules())),
         kinds=frozenset(
             [type(layer).__name__ for layer in model.modules()] + list(model.state_dict())
@@ -189,13 +200,35 @@ def shrink(tree: ast.Module, start: Values, original: Measure, budget: Budget) -
     return values
 
 
+def widen_norms(
+    tree: ast.Module, start: Values, original: Measure, is_steady: Callable[[Values], bool]
+) -> Values:
+    """Where a batch norm has few elements: the constant that costs least is doubled, beyond its own
+    value too, until rounding decides nothing any more."""
+    values: Values = start
+    current = measure(tree, start)
+    while current.normed < original.normed and not is_steady(values):
+        made: list[tuple[int, int, Values, Measure]] = []
+        for constant in values:
+            for group in filter(None, _groups(constant, list(values), values)):
+                trial = {**values, **{c: 2 * values[c] for c in group}}
+                larger = _try_measure(tree, trial, original.without_norms())
+                if larger is not None and larger.normed > current.normed:
+                    made.append((larger.flops + larger.made, len(made), trial, larger))
+                    break
+        if not made:
+            break
+        _, _, values, current = min(made)
+    return values
+
+
 def make_odd(tree: ast.Module, start: Values, original: Measure) -> Values:
     """The sizes, each moved to an odd number just below where the model allows it: extents are
     then no multiples of a block or of a vector. One that was shrunk and has to be a multiple of
     another size becomes another multiple, so that their ratio varies too."""
     values = dict(start)
     for constant in start:
-        others = _OTHER_MULTIPLES if start[constant] < constant.value else ()
+        others = _OTHER_MULTIPLES if start[constant] != constant.value else ()
         sizes = [values[constant] - 1 - values[constant] % 2]
         sizes += [int(start[constant] * factor) for factor in others]
         groups = list(filter(None, _groups(constant, list(values), values)))
@@ -208,10 +241,10 @@ def make_odd(tree: ast.Module, start: Values, original: Measure) -> Values:
 
 
 def enlarge(tree: ast.Module, start: Values, original: Measure, *factors: float) -> Values:
-    """The sizes, those that were shrunk times the first factor that the model allows, for all of
+    """The sizes, those that were changed times the first factor that the model allows, for all of
     them or for some; unchanged where it allows none."""
     for factor in factors:
-        larger = {c: int(v * factor) if v < c.value else v for c, v in start.items()}
+        larger = {c: int(v * factor) if v != c.value else v for c, v in start.items()}
         if _try_measure(tree, larger, original) is not None:
             return larger
         values = dict(start)
@@ -243,14 +276,15 @@ def _try_measure(tree: ast.Module, values: Values, original: Measure) -> Measure
 
 def _measured(tree: ast.Module, values: Values, original: Measure) -> Measure | None:
     """None where the model fails, returns something else than at its own sizes, or is a simpler
-    one: with a hidden layer of `channels // 16` that has no feature or one, or 32 norm groups of
-    one channel each."""
+    one: with batch norms over too few elements, a hidden layer of `channels // 16` that has no
+    feature or one, or 32 norm groups of one channel each."""
     try:
         made = measure(tree, values)
     except Exception:  # a model that cannot be built at these sizes says so in its own way
         return None
     same = made.ranks == original.ranks and len(made.inputs) == len(original.inputs)
     simpler = made.empty > original.empty or made.single > original.single
+    simpler |= made.normed < original.normed
     return made if same and not simpler else None
 
 

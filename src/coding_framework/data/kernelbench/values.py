@@ -167,6 +167,11 @@ def _range(tensor: torch.Tensor) -> Bounds:
     return (float(tensor.min()), float(tensor.max())) if tensor.numel() else (None, None)
 
 
+_STEADY = 0.0001
+_STEADY_DRAWS = 5
+"""A few are steady by luck. A tolerance is some fifty times the worst of them."""
+
+
 def run_once(tree: ast.Module, values: Values) -> None:
     """Run the problem as it stands, at these sizes. Raises whatever it raises."""
     import torch
@@ -174,6 +179,25 @@ def run_once(tree: ast.Module, values: Values) -> None:
     with _own_draws(), torch.no_grad():
         model, inputs = _instance(tree, values)
         as_tensors(model(*inputs))
+
+
+def is_steady(tree: ast.Module, values: Values) -> bool:
+    """Whether rounding to float32 changes little of what the problem gives at these sizes."""
+    return all(_rounding(tree, values, seed) <= _STEADY for seed in range(_STEADY_DRAWS))
+
+
+def _rounding(tree: ast.Module, values: Values, seed: int) -> float:
+    """The largest error in float32, over the deviation of the result's elements."""
+    import torch
+
+    with _own_draws(seed), torch.no_grad():
+        model, inputs = _instance(tree, values)
+        floating = [torch.is_tensor(t) and t.is_floating_point() for t in inputs]
+        given = as_tensors(model(*inputs))
+        exact = [t.double() if f else t for t, f in zip(inputs, floating, strict=True)]
+        wanted = as_tensors(model.double()(*exact))
+    pairs = [(g.double(), w) for g, w in zip(given, wanted, strict=True) if g.is_floating_point()]
+    return max((float((g - w).abs().amax() / w.std()) for g, w in pairs), default=0.0)
 
 
 @contextmanager
