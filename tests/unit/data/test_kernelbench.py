@@ -569,3 +569,10 @@ def test_a_batch_norm_has_elements_enough_that_rounding_does_not_decide() -> Non
             output = ReferenceCache(secret).get(task, case, 0).outputs[0]
             assert output.tolerance is not None
             assert output.tolerance.median() < 0.15 * output.reference.std()
+
+
+@pytest.mark.parametrize("line", ["x = x.float()", "x.mul_(2)", "x = x * 0"])
+def test_a_norm_over_few_elements_is_read_whatever_its_model_does(line: str) -> None:
+    """Also where it fails in float64, writes to its input, or gives one number everywhere."""
+    changed = _STACK.replace("return self.last", f"{line}; return self.last")
+    assert problem_task(changed, "stack").cases
