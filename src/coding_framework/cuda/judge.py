@@ -678,6 +678,9 @@ def _import_torch() -> None:
     try:
         import_module("torch")
     finally:
+        if not gc.get_freeze_count():  # then all of it is old, and is not looked at soon
+            gc.freeze()
+            gc.unfreeze()
         if collecting:
             gc.enable()
 
