@@ -233,8 +233,8 @@ def evaluations_in(folder: Path) -> dict[str, Path]:
     """Label -> the file of its conversations, of evaluations below a folder. Runs of before 0.2
     left them in LABEL.jsonl, beside or in place of the evaluation's own folder."""
     own = [path for path in folder.glob("*/conversations.jsonl") if not path.parent.is_symlink()]
-    found = {path.parent.name: path for path in own}
-    found |= {path.stem: path for path in folder.glob("*.jsonl")}
+    found = {path.stem: path for path in folder.glob("*.jsonl")}
+    found |= {path.parent.name: path for path in own}
     return dict(sorted(found.items()))
 
 

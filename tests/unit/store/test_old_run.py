@@ -47,6 +47,10 @@ def test_its_conversations_are_found(run: RunFolder) -> None:
     expected = ["base/t/0", "base/t/1", "000-1", "001-2", "001-3"]
     assert [s.conversation_id for s in episodes(run.root)] == expected
     assert evaluations_in(run.evaluations) == {"base": run.evaluations / "base.jsonl"}
+    again = run.evaluations / "base" / "conversations.jsonl"
+    again.parent.mkdir(exist_ok=True)
+    again.touch()
+    assert evaluations_in(run.evaluations) == {"base": again}
     roles = [r.state.conversation_id for r in run_rollouts(run.root / "roles")]
     assert roles == ["role-1"]
 
