@@ -22,13 +22,24 @@ pytestmark = pytest.mark.integration
 RECIPE = Recipe(device="cpu", max_turns=2, generator_tokens=6, optimizer_tokens=8)
 
 
-def test_a_stage_goes_on_is_compared_and_refuses_other_weights(tmp_path: Path) -> None:
+def test_a_stage_goes_on_is_compared_and_refuses_other_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, tasks = make_tiny_lm(tmp_path / "lm"), held_out_tasks(2)
     options = RECIPE.evaluation.model_copy(update={"output_dir": tmp_path / "evaluations/base"})
     block = evaluate_folder(model, tasks, options, RECIPE.judging).overall.overall
     assert (block.tasks, block.samples, block.masked) == (2, 2, 0)
     assert block.end_reasons == {"no_kernel": 2}
     answers = (options.output_dir / "answers.jsonl").read_bytes()
+
+    def ends(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("coding_framework.run.eval_sampling.Sampling.sample", ends)
+        with pytest.raises(KeyboardInterrupt):
+            evaluate_folder(model, tasks, options, RECIPE.judging)
+    assert verify_folder(options.output_dir, 0, None).problems == ()
     evaluate_folder(model, tasks, options, RECIPE.judging)
     assert (options.output_dir / "answers.jsonl").read_bytes() == answers
     assert verify_folder(options.output_dir, 0, None).problems == ()

@@ -69,7 +69,7 @@ class GivenAgent:
 
 def read_answers(path: Path) -> list[GivenAnswer]:
     """Raises UsageError where there is none, or a task has two of one number."""
-    if path.is_dir() and EvalFolder(path).conversations.exists():
+    if path.is_dir() and EvalFolder(path).records.exists():
         found = [_of_state(state) for state in read_conversations(EvalFolder(path).conversations)]
     elif path.is_dir():
         found = list(_of_folder(path))

@@ -116,10 +116,12 @@ class Sampling:
 async def sample_all(sampling: Sampling, wanted: Sequence[Wanted]) -> list[Sample]:
     """The samples in their order, without those that the limit of time left out. Without a limit
     those begin first of which nothing is stored: a server is not idle while 10,000 are replayed.
-    A viewer finds each conversation in the run's folder when it ends."""
+    A viewer finds each conversation in the run's folder when it ends, the first time."""
     minutes, concurrency = sampling.options.minutes, sampling.options.concurrency
     correct, told = 0, sampling.run.folder.conversations
-    told.unlink(missing_ok=True)  # of an earlier start
+    finished = sampling.run.folder.records.exists()
+    if not finished:
+        told.unlink(missing_ok=True)  # of an earlier start
 
     def stored(each: Wanted) -> bool:
         return sampling.run.has_begun(each.entry.task.name, each.number)
@@ -133,7 +135,8 @@ async def sample_all(sampling: Sampling, wanted: Sequence[Wanted]) -> list[Sampl
             nonlocal correct
             was_stored = stored(each)
             found = await sampling.sample(each)
-            append_line(told, found[0].model_dump_json())
+            if not finished:
+                append_line(told, found[0].model_dump_json())
             correct += found[1].correct
             progress.advance(0 if was_stored else 1, note=f"{correct} correct")
             return found

@@ -72,6 +72,9 @@ def test_an_earlier_evaluation_gives_the_best_kernel_of_each_sample(tmp_path: Pa
         name="held-out/relu/4",
     )
     (tmp_path / "conversations.jsonl").write_text(state.model_dump_json() + "\n")
+    with pytest.raises(UsageError, match="the folder of a finished evaluation"):
+        read_answers(tmp_path)  # it is not finished: there may be more
+    (tmp_path / "records.jsonl").touch()
     [given] = read_answers(tmp_path)
     assert (given.task, given.sample, given.code) == ("relu", 4, "fast")
     answer = asyncio.run(
