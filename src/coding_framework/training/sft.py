@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,8 @@ def train_sft(
     are missing or not finite.
     """
     check_apart((*examples, *extra), held_out)
+    if iscoroutinefunction(evaluate):
+        raise UsageError("evaluate() is a coroutine: give a function that returns the score")
     folder = Path(config.output_dir).resolve()
     record = _run_record(config, extra)
     finished = _claim(folder, config, record)
