@@ -8,8 +8,7 @@
 
 Guaranteed: an answer never holds a traceback; what fails by our fault is 503 with the request's
 number, under which the log has the traceback. Where no token is needed, a page of another site gets
-nothing (`Gate.require_own_site`). How often and how slowly callers may ask is a proxy's matter
-(docs/serving.md).
+nothing (`Gate.require_own_site`). How often callers may ask is a proxy's matter (docs/serving.md).
 """
 
 from __future__ import annotations
@@ -44,6 +43,7 @@ from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from coding_framework import __version__
 from coding_framework.deployment.store import ConflictError
@@ -59,6 +59,9 @@ T = TypeVar("T")
 MOST_BYTES = 1 << 20
 """Of a request's body, unless its route says otherwise."""
 JSON_DEPTH = 32
+HEAD_S = 10.0
+"""How long a new connection may take to send a request's head."""
+BODY_S = 30.0
 LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 
@@ -206,9 +209,13 @@ def is_own_host(host: str, names: Set[str]) -> bool:
 
 
 async def read_object(request: Request, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
-    """The JSON object of a body. Raises ApiError 400 or 413."""
+    """The JSON object of a body. Raises ApiError 400, 408 or 413."""
     try:
-        value = orjson.loads(await _body(request, most_bytes))
+        async with asyncio.timeout(BODY_S):
+            body = await _body(request, most_bytes)
+        value = orjson.loads(body)
+    except TimeoutError:
+        raise ApiError(408, "too_slow", f"the body took over {BODY_S:g} s: send faster") from None
     except orjson.JSONDecodeError as e:
         raise ApiError(400, "not_json", f"the body is not JSON ({one_line(str(e), 120)})") from e
     if not isinstance(value, dict):
@@ -420,6 +427,26 @@ def _our_fault(number: str, error: Exception) -> ApiError:
 # --- the process ----------------------------------------------------------------------------------
 
 
+class BoundedConnection(H11Protocol):
+    """uvicorn's, whose time to the next request ends with a whole head, not with a first byte."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.timeout_keep_alive_task = self.loop.call_later(HEAD_S, self.timeout_keep_alive_handler)
+
+    def data_received(self, data: bytes) -> None:
+        self.conn.receive_data(data)
+        self.handle_events()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._unset_keepalive_if_required()
+
+
+BOUNDS: dict[str, Any] = {
+    "http": BoundedConnection, "h11_max_incomplete_event_size": 16 << 10, "limit_concurrency": 2048
+}  # fmt: skip
+"""On what clients without a token hold, for uvicorn."""
+
+
 def run_app(
     app: FastAPI,
     listen: Listen,
@@ -450,7 +477,7 @@ def server_of(app: FastAPI, listen: Listen, started: Callable[[str], None]) -> u
     config = uvicorn.Config(
         app, host=listen.host, port=listen.port,
         log_config=None, access_log=False, server_header=False, proxy_headers=False,
-        timeout_graceful_shutdown=10, timeout_keep_alive=30,
+        timeout_graceful_shutdown=10, timeout_keep_alive=30, **BOUNDS,
     )  # fmt: skip
     return _Server(config, started)
 

@@ -29,7 +29,7 @@ def serve(
     """Serves until Ctrl-C. Raises UsageError for an address that others reach, without a token."""
     import uvicorn
 
-    from coding_framework.deployment.http import LOCAL_HOSTS
+    from coding_framework.deployment.http import BOUNDS, LOCAL_HOSTS
     from coding_framework.viewer.app import make_app
 
     if token is None and host not in LOCAL_HOSTS:
@@ -53,7 +53,7 @@ def serve(
         webbrowser.open(address)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False,
-        timeout_graceful_shutdown=1, lifespan="off",
+        timeout_graceful_shutdown=1, lifespan="off", **BOUNDS,
     )  # fmt: skip
     with indexing(paths, indexes, code=code):
         uvicorn.Server(config).run(sockets=[listening])

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
+from coding_framework.deployment import http
 from coding_framework.deployment.http import (
     MOST_BYTES,
     Gate,
@@ -24,6 +28,7 @@ from coding_framework.deployment.http import (
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.store.folder import one_at_a_time
+from support.serving import app_served
 
 pytestmark = pytest.mark.unit
 
@@ -289,3 +294,50 @@ def test_other_addresses_need_a_token(tmp_path: Path) -> None:
     tokens.create(["complete"])
     Gate(tokens, Listen(host="0.0.0.0"))
     Gate(None)
+
+
+REQUEST = b"POST /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 8\r\n\r\n{}      "
+REFUSED = b"POST /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999\r\n\r\n"
+
+
+def test_no_connection_stays_open_whatever_its_client_sends_and_then_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A request that stops after any of its bytes, a body that goes on after its answer, line ends
+    that are no request."""
+    for name in ("HEAD_S", "BODY_S"):
+        monkeypatch.setattr(http, name, 0.5)
+    with app_served(app_of(Gate(None)), timeout_keep_alive=1) as url:
+        where = urlsplit(url)
+        sent = [REQUEST[:n] for n in range(0, len(REQUEST) + 1, 7)]
+        sent += [REQUEST + b"\r\n", REQUEST + REQUEST[:30], REFUSED, REFUSED + b"x" * 50]
+        held = []
+        for data in sent:
+            made = socket.create_connection((where.hostname, where.port or 80), timeout=60)
+            made.sendall(data)
+            held.append(made)
+        trickling = held[-1]
+        ends, closed = time.monotonic() + 6.0, set[int]()
+        while len(closed) < len(held) and time.monotonic() < ends:
+            with contextlib.suppress(OSError):
+                trickling.send(b"x")
+            for number, made in enumerate(held):
+                made.settimeout(0.01)
+                with contextlib.suppress(TimeoutError):
+                    try:
+                        over = not made.recv(1 << 16)
+                    except ConnectionError:
+                        over = True
+                    closed |= {number} if over else set()
+        assert [sent[n] for n in range(len(held)) if n not in closed] == []
+        for made in held:
+            made.close()
+
+
+def test_a_head_that_goes_on_is_refused() -> None:
+    with app_served(app_of(Gate(None))) as url:
+        where = urlsplit(url)
+        made = socket.create_connection((where.hostname, where.port or 80), timeout=60)
+        made.sendall(REQUEST.partition(b"\r\n\r\n")[0] + b"\r\nX: " + b"x" * (17 << 10))
+        assert made.recv(1 << 16).startswith(b"HTTP/1.1 400")
+        made.close()
