@@ -341,3 +341,13 @@ def test_a_head_that_goes_on_is_refused() -> None:
         made.sendall(REQUEST.partition(b"\r\n\r\n")[0] + b"\r\nX: " + b"x" * (17 << 10))
         assert made.recv(1 << 16).startswith(b"HTTP/1.1 400")
         made.close()
+
+
+def test_the_proxy_limits_addresses_and_closes_metrics_as_the_page_says() -> None:
+    root = Path(__file__).parents[3]
+    conf = (root / "examples/deployment/nginx.conf").read_text()
+    assert "zone=open" in conf.partition("limit_conn_zone $binary_remote_addr")[2]
+    page = (root / "docs/serving.md").read_text().partition("```nginx\n")[2].partition("```")[0]
+    for line in page.splitlines():
+        assert line in conf
+    assert "location /metrics { deny all; }" in page
