@@ -207,6 +207,27 @@ def test_a_full_judge_is_429_with_the_wait(tmp_path: Path) -> None:
     assert int(busy.headers["retry-after"]) >= 1
 
 
+def test_open_requests_of_a_caller_are_bounded_streams_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coding_framework.deployment.server.MOST_OPEN", 1)
+    upstream = Upstream(lambda body: "Hello.")
+    with model_server(tmp_path, upstream) as (url, server):
+        wait_ready(url)
+        upstream.delay_s = 60.0
+        with httpx.stream(
+            "POST", f"{url}/v1/chat/completions", json={**ASK, "stream": True}, timeout=60
+        ):
+            until(lambda: upstream.open == 1)
+            more = post(url, ASK)
+        assert (more.status_code, more.json()["error"]["type"]) == (429, "too_many_open")
+        assert len(upstream.bodies) == 1
+        until(lambda: not server._open)
+        upstream.delay_s = 0.0
+        assert post(url, ASK).status_code == 200
+        until(lambda: not server._open)
+
+
 def test_the_budget_ends_a_search_with_what_is_verified_by_then(tmp_path: Path) -> None:
     answers = iter([answer("__global__ forward // ms=3.0 "), answer("__global__ forward hang")])
     judge = ScriptedJudge()

@@ -22,7 +22,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping, Set
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -396,7 +396,8 @@ class _Guard:
 
         try:
             self._gate.require_own_site(scope)
-            await self._app(scope, receive, noted)
+            with ExitStack() as scope["until_its_end"]:
+                await self._app(scope, receive, noted)
         except (ClientGoneError, ClientDisconnect):
             statuses.append(499)
         except Exception as e:
