@@ -228,6 +228,14 @@ def test_open_requests_of_a_caller_are_bounded_streams_too(
         until(lambda: not server._open)
 
 
+def test_a_stream_of_an_empty_answer_has_a_role(tmp_path: Path) -> None:
+    with model_server(tmp_path, Upstream(lambda body: "")) as (url, _):
+        wait_ready(url)
+        lines = post(url, {**ASK, "stream": True}).text.splitlines()
+    first = json.loads(lines[0].removeprefix("data: "))
+    assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+
+
 def test_the_budget_ends_a_search_with_what_is_verified_by_then(tmp_path: Path) -> None:
     answers = iter([answer("__global__ forward // ms=3.0 "), answer("__global__ forward hang")])
     judge = ScriptedJudge()

@@ -553,7 +553,7 @@ def _stream(server: ModelServer, asked: Asked) -> EventSourceResponse:
 def _chunks(answer: Mapping[str, Any]) -> Iterator[str]:
     choice = answer["choices"][0]
     text = choice["message"]["content"]
-    for start in range(0, len(text), _CHUNK_CHARS):
+    for start in range(0, len(text) or 1, _CHUNK_CHARS):
         delta = {"role": "assistant", "content": text[start : start + _CHUNK_CHARS]}
         yield chunk_of(answer, delta, None)
     yield chunk_of(answer, {}, choice.get("finish_reason", "stop"), cuda_rl=choice["cuda_rl"])
