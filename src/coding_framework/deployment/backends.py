@@ -48,8 +48,12 @@ class Used:
     def add(self, usage: Any) -> None:
         """usage: of an answer."""
         told = usage if isinstance(usage, dict) else {}
-        self.prompt += told.get("prompt_tokens") or 0
-        self.completion += told.get("completion_tokens") or 0
+        self.prompt += _count(told.get("prompt_tokens"))
+        self.completion += _count(told.get("completion_tokens"))
+
+
+def _count(told: Any) -> int:
+    return told if type(told) is int and told >= 0 else 0
 
 
 class Backend:

@@ -161,3 +161,12 @@ def test_a_wrong_flag_is_a_sentence(
     error = capsys.readouterr().err
     assert said in error
     assert "Traceback" not in error
+
+
+def test_only_a_count_of_tokens_is_added() -> None:
+    used = Used()
+    for told in ({"prompt_tokens": "12", "completion_tokens": -5}, {"prompt_tokens": True}, "x"):
+        used.add(told)
+    assert used == Used(0, 0)
+    used.add({"prompt_tokens": 3, "completion_tokens": 4})
+    assert used == Used(3, 4)
