@@ -119,8 +119,14 @@ class ABTestManager:
         return self._by_hand(row, "pause", "PAUSED", actor, reason)
 
     def resume(self, experiment: str, reason: str, actor: str = "operator") -> ExperimentRow:
-        """Back to where it was."""
+        """Back to where it was. Raises UsageError where version 0.1 paused it since a version had
+        changed."""
         row = self._require(experiment, ("PAUSED",), "resume")
+        if (row.reason or "").startswith("config_changed"):
+            raise UsageError(
+                f"experiment {row.id} was paused since a version changed: what was seen before and "
+                "after must not be mixed; stop it and start another one"
+            )
         return self._by_hand(row, "resume", row.resume_state or "RAMPING", actor, reason)
 
     def promote(

@@ -204,6 +204,15 @@ def test_a_candidate_that_fails_in_the_shadow_serves_nobody_ever(tmp_path: Path)
     assert deployed.manager.evaluate(deployed.id).numbers["counts"]["exposures"] == [0, 0]
 
 
+def test_what_version_0_1_paused_since_a_version_changed_is_not_resumed(
+    deployed: Deployment,
+) -> None:
+    deployed.manager.pause(deployed.id, "config_changed: new: model")
+    with pytest.raises(UsageError, match="stop it and start another one"):
+        deployed.manager.resume(deployed.id, "seen")
+    assert deployed.manager.stop(deployed.id, "ended").state == "STOPPED"
+
+
 def test_two_operators_at_once_move_it_once(deployed: Deployment) -> None:
     other = ABTestManager(deployed.store)
     row = deployed.row
