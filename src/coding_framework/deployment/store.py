@@ -326,6 +326,7 @@ class DeploymentStore(Rows):
             if check:
                 databases.require_whole(self._db, _damaged(path))
             if not read_only:
+                _require_no_archive(self._db, path)
                 databases.migrate(self._db, MIGRATIONS)
             databases.require_version(
                 self._db, path, len(MIGRATIONS),
@@ -417,6 +418,17 @@ def _damaged(path: Path) -> str:
         f"{path} is no deployment database, or damaged: copy it away, and put a backup in its "
         f"place, or what `sqlite3 {path} .recover` can read"
     )
+
+
+def _require_no_archive(db: sqlite3.Connection, path: Path) -> None:
+    """Raises StorageError where version 0.1 has moved events into files, which only `archive`
+    names."""
+    tables = db.execute("SELECT name FROM sqlite_master WHERE name='archive'").fetchall()
+    if tables and db.execute("SELECT 1 FROM archive").fetchone():
+        raise StorageError(
+            f"{path} has events in archives, which this version cannot read: open it once with "
+            "commit 4b88b277, which brings them back, or delete the rows of its table archive"
+        )
 
 
 def _told(path: Path) -> AbstractContextManager[None]:

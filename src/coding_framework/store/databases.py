@@ -75,11 +75,13 @@ def version_of(db: sqlite3.Connection) -> int:
 
 
 def migrate(db: sqlite3.Connection, migrations: Sequence[str]) -> None:
-    """Number N brings a database from version N to N + 1: all that are missing, or none."""
+    """Number 0 makes a new database, as it is now; number N brings one from version N to N + 1: all
+    that are missing, or none."""
     if version_of(db) >= len(migrations):
         return
     with writing(db):
-        for script in migrations[version_of(db) :]:
+        version = version_of(db)
+        for script in migrations[version:] if version else migrations[:1]:
             for statement in _statements(script):
                 db.execute(statement)
         db.execute(f"PRAGMA user_version={max(version_of(db), len(migrations))}")

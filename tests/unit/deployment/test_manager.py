@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from coding_framework.deployment.outcomes import Outcome
 from coding_framework.deployment.rollout import Rollout
 from coding_framework.deployment.store import ConflictError, DeploymentStore
 from coding_framework.errors import UsageError
+from coding_framework.store.databases import StorageError
 from support.replayed import replayed
 from support.rollouts import ERROR, GOOD, Clock, Deployment, config, ended, exposed
 
@@ -332,10 +334,7 @@ def test_an_observer_does_not_close_a_window_before_an_event_that_is_being_writt
 
 def test_a_database_of_before_opens_and_its_rollout_goes_on(tmp_path: Path) -> None:
     """As version 4 of the tables left it: one rollout is over, one runs with a request open."""
-    path = tmp_path / "d.sqlite"
-    with sqlite3.connect(path) as db:
-        db.executescript((Path(__file__).parent / "golden" / "database_4.sql").read_text())
-    db.close()
+    path = database_4(tmp_path / "d.sqlite")
     clock = Clock()
     clock.pass_(60)
     manager = ABTestManager(DeploymentStore(path, clock=clock))
@@ -355,3 +354,36 @@ def test_a_database_of_before_opens_and_its_rollout_goes_on(tmp_path: Path) -> N
     moved = manager.act(running.id)
     assert moved is not None
     assert (moved.state, moved.reason) == ("STOPPED", "inconclusive at the horizon")
+
+
+def schema_of(path: Path) -> list[tuple[str, ...]]:
+    """Its tables with their columns, its indexes and triggers."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        found = db.execute("SELECT type, name, tbl_name FROM sqlite_master").fetchall()
+        found += db.execute(
+            'SELECT m.name, p.name, p.type, p."notnull", p.dflt_value, p.pk'
+            " FROM sqlite_master m, pragma_table_info(m.name) p"
+        ).fetchall()
+    return sorted(found, key=repr)
+
+
+def database_4(path: Path) -> Path:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.executescript((Path(__file__).parent / "golden" / "database_4.sql").read_text())
+    return path
+
+
+def test_a_new_database_is_as_one_that_was_brought_up_to_date(tmp_path: Path) -> None:
+    for path in (tmp_path / "new.sqlite", database_4(tmp_path / "old.sqlite")):
+        DeploymentStore(path).close()
+    assert schema_of(tmp_path / "new.sqlite") == schema_of(tmp_path / "old.sqlite")
+
+
+def test_a_database_whose_events_lie_in_archives_is_left_as_it_is(tmp_path: Path) -> None:
+    path = database_4(tmp_path / "d.sqlite")
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("INSERT INTO archive VALUES('exp-1', 'exp-1.jsonl', '0', 3)")
+    before = schema_of(path)
+    with pytest.raises(StorageError, match="delete the rows of its table archive"):
+        DeploymentStore(path)
+    assert schema_of(path) == before
