@@ -52,6 +52,8 @@ MOST_KERNELS = 256
 """Of one request."""
 MOST_BYTES = 32 << 20
 """Of a body: so many kernels of the longest that a judge takes."""
+READ_AT_ONCE = 8
+"""Bodies, of which one caller has half."""
 MOST_NAME = 200
 RETRY_S = 2.0
 KEYS = {"id", "task", "code"}
@@ -74,6 +76,7 @@ class JudgeServer:
         """queue: kernels of one caller that wait or are judged at a time. workers: of the judge."""
         self._judge, self._gate, self._queue = judge, gate, queue
         self._turns = FairQueue(AHEAD * workers)
+        self._reading = FairQueue(READ_AT_ONCE, READ_AT_ONCE // 2)
         self._taken: Counter[str] = Counter()
         self._jobs: set[asyncio.Task[Verdict]] = set()
         self._metrics = JudgeMetrics("Kernels that wait or are judged.")
@@ -87,9 +90,11 @@ class JudgeServer:
 
     async def _answer(self, request: Request) -> Response:
         caller = self._gate.caller(request, "verify")
-        body = await read_object(request, MOST_BYTES)
-        many = "kernels" in body
-        asked = await asyncio.to_thread(_read_all, body, caller)
+        self._require_room(caller.id, 1)
+        async with self._reading.turn(caller.id):
+            body = await read_object(request, MOST_BYTES)
+            many = "kernels" in body
+            asked = await asyncio.to_thread(_read_all, body, caller)
         self._require_room(caller.id, len(asked))
         jobs = [self._start(caller.id, self._one(caller.id, each)) for each in asked]
         done = await asyncio.gather(*map(asyncio.shield, jobs), return_exceptions=True)

@@ -137,6 +137,8 @@ async def test_what_was_taken_is_judged_though_its_client_goes_and_a_full_queue_
         assert second.status_code == 503
         assert int(second.headers["Retry-After"]) >= 1
         assert "1 of 1 places are taken" in sentence(second.json())
+        unread = await asking.post("/v1/verdicts", content=b"{")
+        assert unread.status_code == 503
         first.cancel()
         await asyncio.wait([first])
         held.may.set()
@@ -146,3 +148,29 @@ async def test_what_was_taken_is_judged_though_its_client_goes_and_a_full_queue_
         assert (await post("third")).json()["status"] == "compile_error"
         metrics = (await asking.get("/metrics")).text
         assert 'cuda_rl_verdicts_total{status="compile_error"} 2.0' in metrics
+
+
+async def test_bodies_of_a_caller_are_read_few_at_a_time() -> None:
+    app = JudgeServer(judge, Gate(None), queue=9).app
+    go_on, statuses, reading = asyncio.Event(), list[int](), 0
+    scope = {
+        "type": "http", "method": "POST", "path": "/v1/verdicts", "query_string": b"",
+        "headers": [], "http_version": "1.1", "scheme": "http", "root_path": "",
+    }  # fmt: skip
+
+    async def receive() -> Any:
+        nonlocal reading
+        reading += 1
+        await go_on.wait()
+        return {"type": "http.request", "body": b"{", "more_body": False}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    asking = [asyncio.create_task(app(dict(scope), receive, send)) for _ in range(6)]
+    await asyncio.sleep(0.2)
+    assert reading == 4
+    go_on.set()
+    await asyncio.gather(*asking)
+    assert statuses == [400] * 6
