@@ -210,7 +210,7 @@ def test_a_full_judge_is_429_with_the_wait(tmp_path: Path) -> None:
 def test_open_requests_of_a_caller_are_bounded_streams_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coding_framework.deployment.server.MOST_OPEN", 1)
+    monkeypatch.setattr("coding_framework.deployment.http.MOST_OPEN", 1)
     upstream = Upstream(lambda body: "Hello.")
     with model_server(tmp_path, upstream) as (url, server):
         wait_ready(url)
@@ -222,10 +222,10 @@ def test_open_requests_of_a_caller_are_bounded_streams_too(
             more = post(url, ASK)
         assert (more.status_code, more.json()["error"]["type"]) == (429, "too_many_open")
         assert len(upstream.bodies) == 1
-        until(lambda: not server._open)
+        until(lambda: not server.gate._open)
         upstream.delay_s = 0.0
         assert post(url, ASK).status_code == 200
-        until(lambda: not server._open)
+        until(lambda: not server.gate._open)
 
 
 def test_a_stream_of_an_empty_answer_has_a_role(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import secrets
 import signal
 import socket
 import time
+from collections import Counter as Counts
 from collections.abc import Callable, Coroutine, Mapping, Set
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -62,6 +63,8 @@ JSON_DEPTH = 32
 HEAD_S = 10.0
 """How long a new connection may take to send a request's head."""
 BODY_S = 30.0
+MOST_OPEN = 64
+"""Requests of one caller at a time, where verdicts or models are asked for."""
 LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 
@@ -139,6 +142,7 @@ class Gate:
             )
         self._hosts = {n.lower() for n in ("localhost", socket.gethostname(), *listen.hosts)}
         self.tokens = tokens
+        self._open: Counts[str] = Counts()
 
     @property
     def needs_token(self) -> bool:
@@ -163,6 +167,19 @@ class Gate:
             return self._identified(request)
         except UsageError as e:
             raise InfrastructureError(str(e)) from e
+
+    def hold(self, scope: Scope, caller: Caller) -> None:
+        """One more request of the caller's is open, until its end. Raises ApiError 429."""
+        if self._open[caller.id] >= MOST_OPEN:
+            raise ApiError(
+                429, "too_many_open", f"{MOST_OPEN} requests of yours are open: wait for one",
+                retry_after_s=5.0,
+            )  # fmt: skip
+        self._open[caller.id] += 1
+        scope["until_its_end"].callback(self._ended, caller.id)
+
+    def _ended(self, caller: str) -> None:
+        self._open -= Counts((caller,))
 
     def _identified(self, request: Request) -> Caller:
         if self.tokens is None or not self.needs_token:

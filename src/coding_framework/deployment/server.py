@@ -15,7 +15,6 @@ import gc
 import hashlib
 import re
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -90,8 +89,6 @@ from coding_framework.types import (
 
 TEMPERATURE = 0.7
 PROGRESS_S = 5
-MOST_OPEN = 64
-"""Chats of one caller at a time."""
 _CHUNK_CHARS = 2000
 _SHADOWS_AT_ONCE = 4
 _OURS = ""
@@ -176,7 +173,6 @@ class ModelServer:
         self._judge_ready: str | None = "the judge has not given its first verdict yet"
         self._background: set[asyncio.Task[Any]] = set()
         self._shadows = 0
-        self._open: Counter[str] = Counter()
         self._watch()
         self.app = self._make_app()
 
@@ -258,26 +254,13 @@ class ModelServer:
 
     async def _chat(self, request: Request) -> Response:
         caller = self.gate.caller(request, "complete")
-        self._count(request, caller.id)
+        self.gate.hold(request.scope, caller)
         chat: ChatRequest = parsed(ChatRequest, await read_object(request))
         asked = await while_connected(request, self._asked(request, caller, chat))
         if chat.stream:
             return _stream(self, asked)
         answer = await while_connected(request, self._answer(asked))
         return as_json(answer, headers=_headers(answer))
-
-    def _count(self, request: Request, caller: str) -> None:
-        """One more chat of the caller's until the request's end. Raises ApiError 429."""
-        if self._open[caller] >= MOST_OPEN:
-            raise ApiError(
-                429, "too_many_open", f"{MOST_OPEN} requests of yours are open: wait for one",
-                retry_after_s=5.0,
-            )  # fmt: skip
-        self._open[caller] += 1
-        request.scope["until_its_end"].callback(self._ended_of, caller)
-
-    def _ended_of(self, caller: str) -> None:
-        self._open -= Counter((caller,))
 
     async def _asked(self, request: Request, caller: Caller, chat: ChatRequest) -> Asked:
         """What is asked for, admitted. Raises ApiError."""
