@@ -14,11 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from mcp import StdioServerParameters
 from mcp.client import Client
 
+from coding_framework.deployment.http import Gate
 from coding_framework.deployment.tokens import TokenFile
+from coding_framework.errors import UsageError
+from coding_framework.integrations.mcp_server import JudgeTools
+from coding_framework.types import Task
 from support.time_bar import crowding, machine_factor
 
 pytestmark = pytest.mark.integration
@@ -191,6 +196,50 @@ def called(**arguments: str) -> bytes:
     return json.dumps(
         {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": parameters}
     ).encode()
+
+
+async def test_over_http_callers_take_turns_and_have_few_open_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first caller asks four times at once, then the second once: of two places it has one."""
+    monkeypatch.setattr("coding_framework.deployment.http.MOST_OPEN", 4)
+    tokens = TokenFile(tmp_path / "tokens")
+    secrets = [tokens.create(["verify"])[1] for _ in range(2)]
+    may, judged = asyncio.Semaphore(0), list[str]()
+
+    class Judge:
+        capacity = 1
+
+        async def verdict_async(self, task: Task, code: str) -> Any:
+            judged.append(code)
+            await may.acquire()
+            raise UsageError("it was judged")
+
+    app = JudgeTools(Judge(), files=False).app(Gate(tokens), 1 << 20)  # type: ignore[arg-type]
+    headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://127.0.0.1", headers=headers
+        ) as client,
+    ):
+
+        def ask(who: int, code: str) -> asyncio.Task[httpx.Response]:
+            own = {"authorization": f"Bearer {secrets[who]}"}
+            body = called(task="relu", kernel=code)
+            return asyncio.create_task(client.post("/mcp", content=body, headers=own))
+
+        asked = [ask(0, str(n)) for n in range(4)]
+        while len(judged) < 2:
+            await asyncio.sleep(0.01)
+        assert (await ask(0, "too many")).status_code == 429
+        asked.append(ask(1, "other"))
+        await asyncio.sleep(0.5)
+        for _ in range(5):
+            may.release()
+        answers = await asyncio.gather(*asked)
+    assert all("it was judged" in answer.text for answer in answers)
+    assert "other" in judged[:4]
 
 
 def test_over_http_a_token_is_needed_and_no_file_is_read(secured: tuple[str, str]) -> None:

@@ -70,6 +70,8 @@ class KernelJudge:
         self._reward = make_reward(reward)
         self._pool = None if url is not None else make_judge(**settings)
         self._judge: JudgeFn = self._pool or RemoteJudge(JudgeClient(url or "", token))
+        self.capacity = self._pool.capacity if self._pool is not None else 1
+        """Kernels that are judged at a time."""
 
     def verdict(
         self, task: TaskLike, kernel: str | Path, *, inputs: Inputs = "", init: Init = ""

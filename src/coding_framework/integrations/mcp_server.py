@@ -1,8 +1,8 @@
 """The judge for coding agents, by the Model Context Protocol: over stdio, or HTTP.
 
 A result is text that an agent can act on, of at most `MOST_CHARS`. Over HTTP callers and tokens
-are those of the judge server, and no file of this machine is read: a caller's tasks are names. Over
-stdio the caller is this user, who may name files.
+are those of the judge server, callers take turns, and no file of this machine is read: a caller's
+tasks are names. Over stdio the caller is this user, who may name files.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from coding_framework import __version__
 from coding_framework.data import listing
 from coding_framework.data.kernels import kernels_of
 from coding_framework.data.registry import find_task
+from coding_framework.deployment.fair_queue import AHEAD, FairQueue
 from coding_framework.errors import CodingFrameworkError, UsageError, first_complaint
 from coding_framework.explanation.verdict_text import counter_texts
 from coding_framework.explanation.verdicts import ExplainedVerdict
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 MOST_CHARS = 6000
 """Of a result: under 2,000 tokens."""
 MOST_KERNEL_CHARS = 1 << 20
+_CALLER = ContextVar("caller", default="local")
 INSTRUCTIONS = """\
 Judges CUDA kernels for PyTorch functions: compiled by nvcc, run in a sandbox on inputs that the
 kernel has not seen, compared with a float64 reference. A kernel is a torch extension with a bound
@@ -62,6 +65,7 @@ class JudgeTools:
     def __init__(self, judge: KernelJudge, *, files: bool) -> None:
         """files: whether tasks and kernels may be files of this machine."""
         self._judge, self._files = judge, files
+        self._turns = FairQueue(AHEAD * judge.capacity)
         self.server = _Server(
             "cuda-rl", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR"
         )
@@ -91,7 +95,7 @@ class JudgeTools:
         async def written() -> str:
             found = await asyncio.to_thread(self._task, task, inputs, init)
             code = (await asyncio.to_thread(kernels_of, found))[-1].code
-            verdict = await self._judge.verdict_async(found, code)
+            verdict = await self._verdict(found, code)
             if len(code) > MOST_CHARS - 500:
                 return f"{verdict!r}\n{len(code)} characters: `cuda-rl write` writes it to a file"
             return f"{verdict!r}\n\n{code}"
@@ -126,9 +130,13 @@ class JudgeTools:
         async def answered() -> str:
             found = await asyncio.to_thread(self._task, task, inputs, init)
             code = await asyncio.to_thread(self._kernel, kernel)
-            return text(await self._judge.verdict_async(found, code))
+            return text(await self._verdict(found, code))
 
         return await _told(answered())
+
+    async def _verdict(self, task: Task, code: str) -> ExplainedVerdict:
+        async with self._turns.turn(_CALLER.get()):
+            return await self._judge.verdict_async(task, code)
 
     def _task(self, task: str, inputs: str, init: str) -> Task:
         if not self._files and ("/" in task or "." in task):
@@ -164,7 +172,9 @@ class JudgeTools:
         )
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-            gate.caller(Request(scope, receive), "verify")
+            caller = gate.caller(Request(scope, receive), "verify")
+            gate.hold(scope, caller)
+            _CALLER.set(caller.id)
             await inner(scope, receive, send)
 
         app = make_app(
