@@ -16,11 +16,16 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from coding_framework.types import Config, Record
 
 Better = Literal["higher", "lower"]
+MEASURED = {
+    "bounded_mean": ("utility",),
+    "bad_event": ("error", "attrition", "unverified", "slow", "cheat"),
+}
+"""Names of metrics that an outcome has a value for (`outcomes.observation`)."""
 _HASH_BITS = 53
 
 
@@ -135,7 +140,7 @@ class ABTestConfig(Config):
     """A request that takes more seconds is slow. Default: none is."""
 
     @model_validator(mode="after")
-    def _is_a_rollout(self) -> Self:
+    def _is_a_rollout(self, info: ValidationInfo) -> Self:
         if (self.incumbent.name, self.candidate.name) != ("incumbent", "candidate"):
             raise ValueError("the variants must be named incumbent and candidate")
         if self.incumbent.version == self.candidate.version:
@@ -153,6 +158,10 @@ class ABTestConfig(Config):
             raise ValueError(
                 "promote_if_not_worse needs the goal's margin: how much worse the candidate may be"
             )
+        for m in self.metrics if info.context != "stored" else ():
+            if m.name not in MEASURED[m.type]:
+                there = ", ".join(MEASURED[m.type])
+                raise ValueError(f"nothing measures {m.name}: a {m.type} is one of {there}")
         shares = [step.share for step in self.steps]
         if not shares or shares != sorted(set(shares)) or shares[-1] > self.split:
             raise ValueError(f"the steps must grow, up to the split {self.split} at most: {shares}")
@@ -160,9 +169,11 @@ class ABTestConfig(Config):
 
     @classmethod
     def stored(cls, text: str) -> ABTestConfig:
-        """As it was stored, in JSON. What an older version knew beside it is left out."""
+        """As it was stored, in JSON. What an older version knew beside it is left out, and metrics
+        that it measured stay."""
         given = json.loads(text)
-        return cls.model_validate({k: v for k, v in given.items() if k in cls.model_fields})
+        known = {k: v for k, v in given.items() if k in cls.model_fields}
+        return cls.model_validate(known, context="stored")
 
     @property
     def goal(self) -> Metric:

@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field
-
 from coding_framework.deployment.ab_testing import ABTestConfig
 from coding_framework.types import Record
 
@@ -31,10 +29,6 @@ class Outcome(Record):
     """From the request to the last byte."""
     cheated: bool = False
     """Whether any candidate kernel was judged cheating."""
-    values: dict[str, float] = Field(default_factory=dict)
-    """Of bounded metrics beyond `utility`."""
-    bad: tuple[str, ...] = ()
-    """Bad events beyond error, unverified, slow and cheat."""
 
 
 class Observation(NamedTuple):
@@ -58,9 +52,8 @@ def utility(outcome: Mapping[str, Any]) -> float:
 
 
 def observation(outcome: Mapping[str, Any], config: ABTestConfig) -> Observation:
-    """outcome: JSON of an `Outcome`."""
-    status = outcome["status"]
-    bad = set(outcome.get("bad", ()))
+    """outcome: JSON of an `Outcome`; fields that it had before are passed over."""
+    status, bad = outcome["status"], set[str]()
     if status in _BROKEN_OFF:
         bad.add("attrition")
     if status in _FAILED:
@@ -72,7 +65,5 @@ def observation(outcome: Mapping[str, Any], config: ABTestConfig) -> Observation
     seconds = outcome.get("seconds")
     if config.slow_s is not None and seconds is not None and float(seconds) > config.slow_s:
         bad.add("slow")
-    values = {name: float(value) for name, value in outcome.get("values", {}).items()}
-    if status != "not_judged":
-        values = {"utility": utility(outcome), **values}
+    values = {} if status == "not_judged" else {"utility": utility(outcome)}
     return Observation(values, frozenset(bad))

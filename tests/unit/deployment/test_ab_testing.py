@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from coding_framework.deployment.ab_testing import (
+    DEFAULT_METRICS,
     ABTestConfig,
     Endpoint,
     Experiment,
@@ -102,6 +103,19 @@ def test_routing_is_quick() -> None:
             {"metrics": (Metric(name="m", kind="goal", type="bounded_mean"),) * 2},
             "two metrics have one name",
         ),
+        (
+            {"metrics": (Metric(name="adopted", kind="goal", type="bounded_mean"),)},
+            "nothing measures adopted",
+        ),
+        (
+            {
+                "metrics": (
+                    *DEFAULT_METRICS,
+                    Metric(name="eror", kind="guardrail", type="bad_event"),
+                )
+            },
+            "nothing measures eror",
+        ),
         ({"split": 1.0}, "less than 1"),
         ({"shadow_unit": 3}, "shadow_unit"),
     ],
@@ -109,6 +123,12 @@ def test_routing_is_quick() -> None:
 def test_what_is_no_rollout_is_refused_in_a_sentence(changes: dict[str, object], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         config(**changes)
+
+
+def test_a_stored_rollout_keeps_metrics_that_are_measured_no_more() -> None:
+    goal = Metric(name="adopted", kind="goal", type="bounded_mean")
+    text = config().model_copy(update={"metrics": (goal,)}).model_dump_json()
+    assert ABTestConfig.stored(text).goal == goal
 
 
 def test_enrolment_gives_the_candidate_its_share_of_all_traffic() -> None:

@@ -140,21 +140,24 @@ def test_a_unit_that_changes_its_arm_pauses_the_rollout(deployed: Deployment) ->
     assert deployed.row.reason == "assignment"
 
 
-def test_a_signal_pauses_once_and_a_guardrail_of_a_mean_rolls_back(tmp_path: Path) -> None:
+def test_a_signal_pauses_once_and_a_guardrail_rolls_back(tmp_path: Path) -> None:
     metrics = (
         Metric(name="utility", kind="goal", type="bounded_mean"),
-        Metric(name="tokens", kind="signal", type="bounded_mean", high=100.0, better="lower"),
+        Metric(name="slow", kind="signal", type="bad_event"),
+        Metric(name="error", kind="guardrail", type="bad_event"),
     )
     deployed = Deployment(
-        tmp_path / "d.sqlite", config(metrics=metrics, steps=(RampStep(share=0.5),))
+        tmp_path / "d.sqlite", config(metrics=metrics, steps=(RampStep(share=0.5),), slow_s=1.0)
     )
-    few, many = (GOOD.model_copy(update={"values": {"tokens": t}}) for t in (10.0, 90.0))
-    deployed.units(400, few, many)
+    slow = GOOD.model_copy(update={"seconds": 2.0})
+    deployed.units(200, GOOD, slow)
     assert deployed.act() == "PAUSED"
-    assert deployed.row.reason == "signal tokens: worse"
+    assert deployed.row.reason == "signal slow: too often"
     deployed.manager.resume(deployed.id, "seen")
-    deployed.units(100, few, many)
+    deployed.units(100, GOOD, slow)
     assert deployed.act() == "HOLDING"
+    deployed.units(100, GOOD, ERROR)
+    assert deployed.act() == "ROLLED_BACK"
     verified(deployed)
 
 
@@ -162,17 +165,14 @@ def test_a_signal_pauses_once_and_a_guardrail_of_a_mean_rolls_back(tmp_path: Pat
 def test_an_impossible_value_is_clipped_or_refused_and_moves_nothing_else(
     tmp_path: Path, value: float
 ) -> None:
-    metrics = (
-        Metric(name="utility", kind="goal", type="bounded_mean"),
-        Metric(name="tokens", kind="signal", type="bounded_mean", high=100.0),
-    )
+    metrics = (Metric(name="utility", kind="goal", type="bounded_mean", high=0.9),)
     deployed = Deployment(tmp_path / "d.sqlite", config(metrics=metrics))
-    deployed.request(True, GOOD.model_copy(update={"values": {"tokens": value}}))
+    deployed.request(True, GOOD.model_copy(update={"speedup": value}))
     deployed.clock.pass_(6)
     deployed.act()
     counts = deployed.manager.evaluate(deployed.id).numbers["counts"]
-    assert (counts["clipped"], counts["refused"]) == ((0, 1) if value != value else (1, 0))
-    assert counts["closed"] == [0, 1]
+    assert (counts["clipped"], counts["refused"]) == ((1, 0) if value > 0 else (0, 1))
+    assert counts["closed"] == [0, int(value > 0)]
 
 
 def test_a_clock_that_is_set_back_keeps_the_order_and_the_windows(deployed: Deployment) -> None:
