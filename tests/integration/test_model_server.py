@@ -222,10 +222,10 @@ def test_open_requests_of_a_caller_are_bounded_streams_too(
             more = post(url, ASK)
         assert (more.status_code, more.json()["error"]["type"]) == (429, "too_many_open")
         assert len(upstream.bodies) == 1
-        until(lambda: not server.gate._open)
+        until(lambda: not server.gate._open.total())
         upstream.delay_s = 0.0
         assert post(url, ASK).status_code == 200
-        until(lambda: not server.gate._open)
+        until(lambda: not server.gate._open.total())
 
 
 def test_a_stream_of_an_empty_answer_has_a_role(tmp_path: Path) -> None:

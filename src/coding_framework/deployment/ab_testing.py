@@ -21,11 +21,6 @@ from pydantic import Field, ValidationInfo, model_validator
 from coding_framework.types import Config, Record
 
 Better = Literal["higher", "lower"]
-MEASURED = {
-    "bounded_mean": ("utility",),
-    "bad_event": ("error", "attrition", "unverified", "slow", "cheat"),
-}
-"""Names of metrics that an outcome has a value for (`outcomes.observation`)."""
 _HASH_BITS = 53
 
 
@@ -101,6 +96,7 @@ DEFAULT_METRICS = (
     Metric(name="slow", kind="guardrail", type="bad_event"),
     Metric(name="cheat", kind="guardrail", type="bad_event"),
 )
+"""All that is measured (`outcomes.observation`)."""
 
 
 class ABTestConfig(Config):
@@ -158,10 +154,10 @@ class ABTestConfig(Config):
             raise ValueError(
                 "promote_if_not_worse needs the goal's margin: how much worse the candidate may be"
             )
-        for m in self.metrics if info.context != "stored" else ():
-            if m.name not in MEASURED[m.type]:
-                there = ", ".join(MEASURED[m.type])
-                raise ValueError(f"nothing measures {m.name}: a {m.type} is one of {there}")
+        measured = {m.name: m.type for m in DEFAULT_METRICS}
+        unknown = [m.name for m in self.metrics if measured.get(m.name) != m.type]
+        if unknown and info.context != "stored":
+            raise ValueError(f"nothing measures {unknown[0]} so: there are {measured}")
         shares = [step.share for step in self.steps]
         if not shares or shares != sorted(set(shares)) or shares[-1] > self.split:
             raise ValueError(f"the steps must grow, up to the split {self.split} at most: {shares}")
@@ -169,8 +165,7 @@ class ABTestConfig(Config):
 
     @classmethod
     def stored(cls, text: str) -> ABTestConfig:
-        """As it was stored, in JSON. What an older version knew beside it is left out, and metrics
-        that it measured stay."""
+        """As it was stored, in JSON. Of what an older version knew only metrics stay."""
         given = json.loads(text)
         known = {k: v for k, v in given.items() if k in cls.model_fields}
         return cls.model_validate(known, context="stored")

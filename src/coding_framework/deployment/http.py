@@ -171,15 +171,10 @@ class Gate:
     def hold(self, scope: Scope, caller: Caller) -> None:
         """One more request of the caller's is open, until its end. Raises ApiError 429."""
         if self._open[caller.id] >= MOST_OPEN:
-            raise ApiError(
-                429, "too_many_open", f"{MOST_OPEN} requests of yours are open: wait for one",
-                retry_after_s=5.0,
-            )  # fmt: skip
+            said = f"{MOST_OPEN} requests of yours are open: wait for one"
+            raise ApiError(429, "too_many_open", said, retry_after_s=5.0)
         self._open[caller.id] += 1
-        scope["until_its_end"].callback(self._ended, caller.id)
-
-    def _ended(self, caller: str) -> None:
-        self._open -= Counts((caller,))
+        scope["until_its_end"].callback(self._open.subtract, (caller.id,))
 
     def _identified(self, request: Request) -> Caller:
         if self.tokens is None or not self.needs_token:
@@ -228,9 +223,7 @@ def is_own_host(host: str, names: Set[str]) -> bool:
 async def read_object(request: Request, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
     """The JSON object of a body. Raises ApiError 400, 408 or 413."""
     try:
-        async with asyncio.timeout(BODY_S):
-            body = await _body(request, most_bytes)
-        value = orjson.loads(body)
+        value = orjson.loads(await asyncio.wait_for(_body(request, most_bytes), BODY_S))
     except TimeoutError:
         raise ApiError(408, "too_slow", f"the body took over {BODY_S:g} s: send faster") from None
     except orjson.JSONDecodeError as e:

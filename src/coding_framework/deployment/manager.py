@@ -119,8 +119,7 @@ class ABTestManager:
         return self._by_hand(row, "pause", "PAUSED", actor, reason)
 
     def resume(self, experiment: str, reason: str, actor: str = "operator") -> ExperimentRow:
-        """Back to where it was. Raises UsageError where version 0.1 paused it since a version had
-        changed."""
+        """Back to where it was. Raises UsageError where it was paused since a version changed."""
         row = self._require(experiment, ("PAUSED",), "resume")
         if (row.reason or "").startswith("config_changed"):
             raise UsageError(

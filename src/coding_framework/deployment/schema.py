@@ -8,15 +8,15 @@ CREATE TABLE version(id TEXT PRIMARY KEY, spec TEXT NOT NULL, digest TEXT NOT NU
 CREATE TABLE endpoint(alias TEXT PRIMARY KEY, incumbent TEXT NOT NULL REFERENCES version(id),
   previous TEXT, generation INTEGER NOT NULL);
 CREATE TABLE experiment(id TEXT PRIMARY KEY, alias TEXT NOT NULL, config TEXT NOT NULL,
-  salt_enrol TEXT NOT NULL, salt_arm TEXT NOT NULL,
-  state TEXT NOT NULL, resume_state TEXT, step INTEGER NOT NULL DEFAULT 0,
+  salt_enrol TEXT NOT NULL, salt_arm TEXT NOT NULL, state TEXT NOT NULL, resume_state TEXT,
+  step INTEGER NOT NULL DEFAULT 0,
   enrolment REAL NOT NULL DEFAULT 0 CHECK(enrolment BETWEEN 0 AND 1),
   generation INTEGER NOT NULL, reason TEXT, created_us INTEGER, ended_us INTEGER);
 CREATE UNIQUE INDEX one_active ON experiment(alias)
   WHERE state NOT IN ('DRAFT','PROMOTED','ROLLED_BACK','STOPPED');
 CREATE TABLE event(seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
-  ts_us INTEGER NOT NULL, experiment TEXT, kind TEXT NOT NULL, unit BLOB,
-  variant TEXT, request TEXT, body TEXT NOT NULL);
+  ts_us INTEGER NOT NULL, experiment TEXT, kind TEXT NOT NULL, unit BLOB, variant TEXT,
+  request TEXT, body TEXT NOT NULL);
 CREATE INDEX event_by_experiment ON event(experiment, seq);
 CREATE TRIGGER event_fixed BEFORE UPDATE ON event
   BEGIN SELECT RAISE(ABORT, 'events are append-only'); END;
@@ -41,6 +41,5 @@ ALTER TABLE experiment DROP COLUMN config_sha256;
 """
 
 MIGRATIONS = (_NEW, "", "", "", _FIFTH)
-"""The first makes a new database as it is now; the three after it only made what _FIFTH drops.
-Number N brings a database from version N to N + 1: never edit one that was released, add one, and
-its changes to _NEW."""
+"""The first makes a new database; the three after it only made what _FIFTH drops. Number N brings
+one from version N to N + 1: edit none that was released, add one, and its changes to _NEW."""

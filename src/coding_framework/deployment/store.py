@@ -421,8 +421,7 @@ def _damaged(path: Path) -> str:
 
 
 def _require_no_archive(db: sqlite3.Connection, path: Path) -> None:
-    """Raises StorageError where version 0.1 has moved events into files, which only `archive`
-    names."""
+    """Raises StorageError where version 0.1 has moved events into files."""
     tables = db.execute("SELECT name FROM sqlite_master WHERE name='archive'").fetchall()
     if tables and db.execute("SELECT 1 FROM archive").fetchone():
         raise StorageError(
