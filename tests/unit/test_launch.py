@@ -68,7 +68,7 @@ def test_a_model_that_sft_has_not_taught_is_told_the_contract() -> None:
     assert whole.recipe.base_prompts == "v2"
     assert whole.rl_config("m").prompts == "v3"  # what SFT teaches
     assert whole.rl_config("m", taught=False).prompts == "v2"
-    assert whole.recipe.evaluation.prompts == "v1"  # what an evaluation changes for the base model
+    assert whole.recipe.evaluation.prompts is None  # each evaluation is told its own
 
 
 def test_a_recipe_file_is_taken_and_a_flag_wins_over_it() -> None:
