@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from ab_simulation import CONFIG, GUARDRAILS, HARM_LOOKS, Rollouts, Scenario
 
 from coding_framework.deployment.ab_testing import ABTestConfig, RampStep
 from coding_framework.deployment.manager import ABTestManager, expose
-from coding_framework.deployment.outcomes import Outcome
+from coding_framework.deployment.outcomes import Observation, Outcome, observation
 from coding_framework.deployment.store import DeploymentStore, ExperimentRow, VersionRow
 from support.replayed import replayed
 
@@ -66,6 +68,11 @@ def config(scenario: Scenario, units: int) -> ABTestConfig:
 
 def through_store(rollouts: Recorded, run: int, folder: Path) -> dict[str, Any]:
     """One of the rollouts through a manager: its decision, the unit, the estimate."""
+    with mock.patch("coding_framework.deployment.rollout.observation", _drawn):
+        return _through_store(rollouts, run, folder)
+
+
+def _through_store(rollouts: Recorded, run: int, folder: Path) -> dict[str, Any]:
     store = DeploymentStore(folder / "d.sqlite", clock=lambda: 1_000_000, durable=False)
     with store.transaction() as tx:
         for name in ("a", "b"):
@@ -102,12 +109,21 @@ def _units(
             variant = "candidate" if arm[run] else "incumbent"
             expose(tx, experiment, i.to_bytes(16, "big"), variant, str(i))
             broken_off = happened["attrition"][run]
-            outcome = Outcome(
-                status=rollouts.scenario.broken_off if broken_off else "verified",
-                values={} if broken_off else {"utility": float(value[run])},
-                bad=tuple(n for n in GUARDRAILS if happened[n][run] and n != "attrition"),
-            )
-            tx.add_outcome(str(i), outcome.model_dump_json())
+            outcome = {
+                "status": rollouts.scenario.broken_off if broken_off else "verified",
+                "utility": None if broken_off else float(value[run]),
+                "bad": [n for n in GUARDRAILS if happened[n][run] and n != "attrition"],
+            }
+            tx.add_outcome(str(i), json.dumps(outcome))
+
+
+def _drawn(outcome: Mapping[str, Any], config: ABTestConfig) -> Observation:
+    """`observation` of what the simulation drew: a reward and bad events that no one request has
+    together."""
+    seen = observation(outcome, config)
+    drawn = outcome.get("utility")
+    values = seen.values if drawn is None else {"utility": drawn}
+    return Observation(values, seen.bad | set(outcome.get("bad", ())))
 
 
 def _bot_asks(store: DeploymentStore, experiment: str, number: int) -> None:
