@@ -218,6 +218,17 @@ def test_tasks_are_outside_the_splits_and_name_their_source(rows: Task) -> None:
     assert [c.shown for c in rows.cases] == [True, False, False]
 
 
+@pytest.mark.parametrize(
+    ("name", "is_size"),
+    [
+        ("batch_size", True), ("batch", True), ("bs", True), ("train_batch_size", True),
+        ("batch_axis", False), ("batch_dim", False), ("batch_norm_layers", False), ("axis", False),
+    ],
+)  # fmt: skip
+def test_a_small_number_is_a_size_where_its_name_says_so(name: str, is_size: bool) -> None:
+    assert bool(size_constants(parse(f"{name} = 4"))) is is_size
+
+
 def test_only_size_literals_are_constants_to_scale() -> None:
     source = (
         "N = 2048 * 2\nkernel_size = 16\ndim = 1\nh = w = 128\nshape = (64, 3)\na, b = 32, 9.5\n"

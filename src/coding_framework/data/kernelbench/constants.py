@@ -24,8 +24,8 @@ _SEMANTIC = re.compile(
 )
 SMALLEST_SIZE = 8
 """Literals below this are taken for axes, flags or filter sizes, and stay."""
-_BATCH = re.compile(r"batch|^bs$", re.IGNORECASE)
-"""Names of sizes that may be small."""
+_BATCH = re.compile(r"(\w+_)?batch(_?size)?|bs", re.IGNORECASE)
+"""Names of sizes that may be small; `batch_axis` and `batch_dim` are none."""
 _SHAPED = frozenset(
     {"rand", "randn", "zeros", "ones", "empty", "randint", "full", "normal", "uniform", "Tensor"}
     | {"FloatTensor", "HalfTensor", "DoubleTensor", "LongTensor", "IntTensor"}
@@ -162,7 +162,7 @@ def _literals(name: str, value: ast.expr) -> list[tuple[Constant, ast.Constant]]
     ]
     if isinstance(value, ast.BinOp) and found:  # of `2048 * 2` the largest literal is the size
         found = [max(found, key=lambda pair: pair[0].value)]
-    least = SMALLEST if _BATCH.search(name) else SMALLEST_SIZE
+    least = SMALLEST if _BATCH.fullmatch(name) else SMALLEST_SIZE
     return [pair for pair in found if pair[0].value >= least]
 
 
