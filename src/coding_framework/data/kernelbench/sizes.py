@@ -284,8 +284,7 @@ def _measured(tree: ast.Module, values: Values, original: Measure) -> Measure | 
         return None
     same = made.ranks == original.ranks and len(made.inputs) == len(original.inputs)
     simpler = made.empty > original.empty or made.single > original.single
-    simpler |= made.normed < original.normed
-    return made if same and not simpler else None
+    return made if same and not simpler and made.normed >= original.normed else None
 
 
 def _is_single(layer: Any) -> bool:
